@@ -80,7 +80,7 @@ def test_cancelling_a_mapped_response_cancels_its_sources() -> None:
     assert (cancelled, source.done) == (["source"], True)
 
 
-def test_the_step_runs_although_the_client_went_away() -> None:
+def test_the_step_runs_after_the_client_disconnects() -> None:
     steps: list[int] = []
     source: Deferred[int] = Deferred()
     result = source.then(steps.append)
@@ -91,7 +91,7 @@ def test_the_step_runs_although_the_client_went_away() -> None:
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before the step", "after the step"])
-def test_a_cancellation_reaches_what_the_step_waits_for(before: bool) -> None:
+def test_a_cancellation_reaches_the_deferred_of_the_step(before: bool) -> None:
     source: Deferred[int] = Deferred()
     waited_for: Deferred[int] = Deferred()
     result: Deferred[int] = source.then(lambda _: waited_for)
@@ -105,7 +105,7 @@ def test_a_cancellation_reaches_what_the_step_waits_for(before: bool) -> None:
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_the_outcome_of_what_the_step_waits_for_is_the_result(fails: bool) -> None:
+def test_the_outcome_of_the_steps_deferred_is_the_result(fails: bool) -> None:
     source: Deferred[int] = Deferred()
     waited_for: Deferred[int] = Deferred()
     result: Deferred[int] = source.then(lambda _: waited_for)

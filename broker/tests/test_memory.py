@@ -65,7 +65,7 @@ def end_of(node: Node) -> int:
 # -- the budget alone -------------------------------------------------------------------------------------------------
 
 
-def test_memory_given_back_passes_over_who_went_away() -> None:
+def test_returned_memory_skips_closed_connections() -> None:
     budget = MemoryBudget(10)
     budget.take(10)
     served: list[bool] = []
@@ -75,7 +75,7 @@ def test_memory_given_back_passes_over_who_went_away() -> None:
     assert served == [True]
 
 
-def test_a_conversion_larger_than_the_budget_begins_when_nobody_else_holds_anything() -> None:
+def test_a_conversion_larger_than_the_budget_runs_alone() -> None:
     budget = MemoryBudget(10)
     budget.take(8)
     assert budget.has_room(2, own=0)
@@ -83,7 +83,7 @@ def test_a_conversion_larger_than_the_budget_begins_when_nobody_else_holds_anyth
     assert budget.has_room(1000, own=8)
 
 
-def test_who_wait_for_room_with_bytes_in_hand_do_not_wait_for_each_other() -> None:
+def test_blocked_requests_do_not_wait_for_each_other() -> None:
     budget = MemoryBudget(10)
     for _ in range(3):
         budget.take_unchecked(4)
@@ -103,7 +103,7 @@ def test_who_wait_for_room_with_bytes_in_hand_do_not_wait_for_each_other() -> No
     assert (served, budget.used, budget.blocked_bytes) == (["first", "second"], 0, 0)
 
 
-def test_while_somebody_waits_for_room_with_bytes_in_hand_nobody_else_takes_any() -> None:
+def test_no_bytes_are_taken_while_a_request_is_blocked() -> None:
     budget = MemoryBudget(10)
     budget.take_unchecked(2)
     assert budget.take(7)
@@ -139,7 +139,7 @@ def test_a_small_conversion_does_not_wait_behind_a_large_one() -> None:
     assert served == ["small", "large"]
 
 
-def test_a_thousand_who_wait_are_served_one_after_the_other_and_not_inside_each_other() -> None:
+def test_a_thousand_callbacks_are_called_without_recursion() -> None:
     budget = MemoryBudget(10)
     budget.take(10)
     served: list[int] = []
@@ -158,7 +158,7 @@ def test_a_thousand_who_wait_are_served_one_after_the_other_and_not_inside_each_
     assert served == list(range(1000))
 
 
-def test_who_waited_for_room_and_went_away_is_not_called() -> None:
+def test_a_forgotten_callback_is_not_called() -> None:
     budget = MemoryBudget(10)
     budget.take_unchecked(14)
     served: list[bool] = []
@@ -214,7 +214,7 @@ async def test_a_connection_does_not_wait_for_memory_that_it_holds_itself(
 
 
 @on_each_loop
-async def test_what_waits_for_memory_behind_a_request_in_flight_stays_in_order(client: Any, node: Node) -> None:
+async def test_requests_that_wait_for_memory_stay_in_order(client: Any, node: Node) -> None:
     await client.create_topic("t")
     budget = node.server.buffers.budget
     held = budget.limit
@@ -237,7 +237,7 @@ async def test_what_waits_for_memory_behind_a_request_in_flight_stays_in_order(c
 
 @on_each_loop
 @pytest.mark.parametrize("kind", ["compressed", "message set", "recompressed"])
-async def test_a_produce_that_has_to_be_converted_waits_for_room_and_is_handled_once(
+async def test_a_converted_produce_waits_for_room_and_is_handled_once(
     node: Node, connect: Any, make_batch: Callable[..., bytes], make_produce: MakeProduce, kind: str
 ) -> None:
     client, other = await connect(node), await connect(node)
@@ -266,7 +266,7 @@ async def test_a_produce_that_has_to_be_converted_waits_for_room_and_is_handled_
 
 
 @on_each_loop
-async def test_a_produce_that_waits_for_room_is_passed_by_smaller_ones_and_by_nobody_who_needs_a_buffer(
+async def test_only_smaller_produces_pass_a_blocked_produce(
     node: Node, connect: Any, make_produce: MakeProduce, capsys: pytest.CaptureFixture[str]
 ) -> None:
     large, small, split = [await connect(node) for _ in range(3)]
@@ -307,7 +307,7 @@ async def test_a_plain_produce_does_not_wait_for_room(
 
 
 @on_each_loop
-async def test_many_compressed_produces_at_once_share_a_small_budget(
+async def test_many_compressed_produces_share_a_small_budget(
     node: Node, connect: Any, make_produce: MakeProduce
 ) -> None:
     clients = [await connect(node) for _ in range(8)]
@@ -328,7 +328,7 @@ async def test_many_compressed_produces_at_once_share_a_small_budget(
 
 
 @on_each_loop
-async def test_a_connection_that_is_cut_while_its_conversion_waits_leaves_nothing_behind(
+async def test_a_closed_connection_returns_the_bytes_of_its_conversion(
     node: Node, connect: Any, make_produce: MakeProduce
 ) -> None:
     cut, other = await connect(node), await connect(node)
@@ -345,7 +345,7 @@ async def test_a_connection_that_is_cut_while_its_conversion_waits_leaves_nothin
     assert (error_of(await other.ask(make_produce("t", compressed()), 9)), end_of(node)) == (ErrorCode.NONE, 1)
 
 
-async def test_a_consumer_of_old_is_answered_without_records_while_there_is_no_room_to_convert_them(
+async def test_an_old_consumer_gets_no_records_without_room_to_convert(
     node: Node, client: Any, make_batch: Callable[..., bytes]
 ) -> None:
     await client.create_topic("t")

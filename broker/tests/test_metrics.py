@@ -44,11 +44,11 @@ async def node(start_node: Any) -> Any:
     return await start_node(metrics_http_port="0")
 
 
-async def test_without_a_port_nothing_is_served(start_node: Any) -> None:
+async def test_no_http_port_is_open_by_default(start_node: Any) -> None:
     assert (await start_node(data="other")).http is None
 
 
-async def test_a_node_that_runs_is_ready(node: Node) -> None:
+async def test_a_running_node_is_ready(node: Node) -> None:
     assert await get(node, path("/ready")) == (b"HTTP/1.1 200 OK", "ready\n")
 
 
@@ -60,7 +60,7 @@ async def test_a_node_that_runs_is_ready(node: Node) -> None:
         (b"x" * 20_000 + b"\r\n\r\n", b""),
     ],
 )
-async def test_other_requests_are_refused(node: Node, request_bytes: bytes, status: bytes) -> None:
+async def test_other_http_requests_are_refused(node: Node, request_bytes: bytes, status: bytes) -> None:
     try:
         found = (await get(node, request_bytes))[0]
     except ConnectionError:
@@ -68,7 +68,7 @@ async def test_other_requests_are_refused(node: Node, request_bytes: bytes, stat
     assert found == status
 
 
-async def test_figures_follow_what_clients_do(node: Node, connect: Any, make_batch: MakeBatch) -> None:
+async def test_metrics_follow_the_requests_of_clients(node: Node, connect: Any, make_batch: MakeBatch) -> None:
     client = await connect(node)
     await client.create_topic("t", partitions=2)
     one = make_batch(b"a", b"b")
@@ -128,7 +128,7 @@ def transactional_producer(node: Node, connect: Any, transactional_id: str = "tx
     return TransactionalProducer(client, lambda: 0, transactional_id)
 
 
-async def test_transactions_are_counted_by_state_and_by_how_they_ended(start_node: Any, connect: Any) -> None:
+async def test_transactions_are_counted_by_state_and_outcome(start_node: Any, connect: Any) -> None:
     clock = ManualClock(int(time.time() * 1000))
     node = await start_node(clock=clock)
     await (await connect(node)).create_topic("t")
@@ -152,7 +152,7 @@ async def test_transactions_are_counted_by_state_and_by_how_they_ended(start_nod
     assert figures(node, *TRANSACTIONS) == (0, 1, 1, 0, 2, 1, 1, 0, 0, 0)
 
 
-async def test_a_transaction_that_stays_open_for_longer_than_any_may_is_late(start_node: Any, connect: Any) -> None:
+async def test_a_transaction_open_beyond_the_longest_timeout_is_late(start_node: Any, connect: Any) -> None:
     clock = ManualClock(int(time.time() * 1000))
     limits = {"transaction_max_timeout_ms": "60000", "transaction_partition_verification_enable": "false"}
     node = await start_node(clock=clock, **limits)
@@ -165,7 +165,7 @@ async def test_a_transaction_that_stays_open_for_longer_than_any_may_is_late(sta
         assert figures(node, *TRANSACTIONS[7:]) == (1, 1, late)
 
 
-async def test_a_transaction_that_is_not_confirmed_is_a_failure_of_verification(start_node: Any, connect: Any) -> None:
+async def test_an_unconfirmed_transaction_is_a_verification_failure(start_node: Any, connect: Any) -> None:
     node = await start_node()
     await (await connect(node)).create_topic("t")
     failures = "kafka_server_AddPartitionsToTxnManager_VerificationFailureRate_total"
@@ -176,7 +176,7 @@ async def test_a_transaction_that_is_not_confirmed_is_a_failure_of_verification(
     assert (await producer.produce(0), figures(node, failures)) == (ErrorCode.NONE, (1,))
 
 
-async def test_another_brokers_no_and_its_silence_are_failures_of_verification(trio: Transactions) -> None:
+async def test_errors_and_time_outs_are_verification_failures(trio: Transactions) -> None:
     producer = trio.producer()
     assert await trio.until_answered(producer.init) == ErrorCode.NONE
     coordinator = await producer.coordinator()
@@ -204,7 +204,7 @@ async def test_markers_are_counted_until_they_are_written(trio: Transactions) ->
     assert figures(node, left, again) == (0, 0)
 
 
-async def test_what_was_compacted_is_counted_over_all_passes(start_node: Any, connect: Any) -> None:
+async def test_compaction_is_counted_over_all_passes(start_node: Any, connect: Any) -> None:
     node = await start_node()
     client = await connect(node)
     await client.create_topic("t", **COMPACT)
@@ -222,7 +222,7 @@ async def test_what_was_compacted_is_counted_over_all_passes(start_node: Any, co
         )
 
 
-def test_labels_are_escaped_and_large_numbers_kept() -> None:
+def test_labels_are_escaped_and_large_numbers_are_exact() -> None:
     metrics = [
         Metric("a", "gauge", "An a.", [({"topic": 'x"\\'}, 1.5)]),
         Metric("b", "counter", "A b.", [({}, 12345678901)]),

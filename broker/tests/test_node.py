@@ -81,7 +81,7 @@ async def test_identity_and_topics_survive_a_restart(start_node: Any, connect: A
     assert (again.broker.image.topics["t"].id, len(again.broker.partitions)) == (topic_id, 3)
 
 
-async def test_a_log_that_no_topic_claims_is_set_aside(start_node: Any, connect: Any, tmp_path: Path) -> None:
+async def test_a_stray_log_is_set_aside(start_node: Any, connect: Any, tmp_path: Path) -> None:
     node = await start_node()
     await (await connect(node)).create_topic("t")
     node.broker.log_directories.all[0].create_log(
@@ -94,7 +94,7 @@ async def test_a_log_that_no_topic_claims_is_set_aside(start_node: Any, connect:
     assert [path.name for path in (tmp_path / "data").glob("stray-0.*-stray")] != []
 
 
-async def test_a_damaged_partition_stays_offline_and_the_others_are_served(
+async def test_a_corrupt_log_is_offline_and_the_others_are_served(
     start_node: Any, connect: Any, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
     node = await start_node()
@@ -121,7 +121,7 @@ async def test_partitions_are_spread_over_the_log_directories(start_node: Any, c
 # -- changing ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_changed_topic_setting_counts_from_the_next_request(
+async def test_a_changed_topic_setting_holds_from_the_next_request(
     client: Any, node: Node, make_batch: MakeBatch
 ) -> None:
     await client.create_topic("t")
@@ -144,7 +144,7 @@ async def test_a_changed_broker_setting_reaches_every_topic_without_its_own(
     assert node.broker.config.integer("message.max.bytes") == 100
 
 
-async def test_strict_validation_looks_at_every_record(start_node: Any, connect: Any, make_batch: MakeBatch) -> None:
+async def test_strict_validation_checks_every_record(start_node: Any, connect: Any, make_batch: MakeBatch) -> None:
     node = await start_node(odradek_validation="strict")
     client = await connect(node)
     await client.create_topic("t")
@@ -155,9 +155,7 @@ async def test_strict_validation_looks_at_every_record(start_node: Any, connect:
 # -- resetting --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_reset_leaves_the_connections_and_takes_everything_else(
-    node: Node, connect: Any, make_batch: MakeBatch
-) -> None:
+async def test_a_reset_keeps_only_the_connections(node: Node, connect: Any, make_batch: MakeBatch) -> None:
     waiting, client = await connect(node), await connect(node)
     before = await client.create_topic("t", partitions=3)
     await client.produce("t", make_batch(b"v"))
@@ -188,7 +186,7 @@ async def test_a_reset_leaves_the_connections_and_takes_everything_else(
     assert (await client.ask(InitProducerIdRequest(None, 0), 4)).producer_id > producer.producer_id
 
 
-async def test_a_reset_takes_what_is_created_while_it_begins(node: Node, client: Any) -> None:
+async def test_a_reset_deletes_topics_that_are_created_meanwhile(node: Node, client: Any) -> None:
     await client.create_topic("t")
     late = CreateTopicsRequest([CreateTopicsRequest.CreatableTopic("late", 1, 1)])
     resetting = asyncio.ensure_future(node.reset({"mine": 2}))
@@ -196,7 +194,7 @@ async def test_a_reset_takes_what_is_created_while_it_begins(node: Node, client:
     assert {name: len(topic.partitions) for name, topic in node.broker.image.topics.items()} == {"mine": 2}
 
 
-async def test_a_reset_takes_dynamic_settings_and_what_comes_after_begins_without_them(node: Node, client: Any) -> None:
+async def test_a_reset_deletes_dynamic_configs(node: Node, client: Any) -> None:
     as_new = node.broker.image.configs
     for kind, name in ((BROKER, ""), (BROKER, str(node.broker.node_id))):
         changed = await node.controller.submit(change(kind, name, message_max_bytes="1234"))
@@ -210,7 +208,7 @@ async def test_a_reset_takes_dynamic_settings_and_what_comes_after_begins_withou
     assert partition.log.config.max_message_bytes == 1_048_588
 
 
-async def test_a_reset_that_may_not_delete_says_so(start_node: Any, connect: Any) -> None:
+async def test_a_reset_that_cannot_delete_topics_raises(start_node: Any, connect: Any) -> None:
     node = await start_node(delete_topic_enable="false")
     await (await connect(node)).create_topic("t")
     with pytest.raises(ValueError, match=r"topic 't' cannot be deleted: Topic deletion is disabled\."):
@@ -228,7 +226,7 @@ async def test_stopping_twice_and_killing_a_stopped_node_do_nothing(start_node: 
     assert not node.ready
 
 
-async def test_after_an_orderly_stop_the_directory_is_marked_clean(start_node: Any, tmp_path: Path) -> None:
+async def test_a_stop_writes_the_marker_of_a_clean_shutdown(start_node: Any, tmp_path: Path) -> None:
     node = await start_node()
     await node.stop()
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
@@ -249,7 +247,7 @@ class Slow(Unlimited):
         return 40 if request.client_id == "slow" else 0
 
 
-async def test_a_throttled_client_is_told_and_then_not_read_for_a_while(node: Node, client: Any) -> None:
+async def test_a_throttled_client_gets_the_time_and_is_muted(node: Node, client: Any) -> None:
     node.broker.quotas = Slow()
     fast = await client.ask(MetadataRequest([]), 9, "fast")
     started = asyncio.get_running_loop().time()
@@ -276,13 +274,13 @@ async def test_the_authorizer_is_asked_for_each_topic(node: Node, client: Any, m
     assert (await client.ask(MetadataRequest(None), 9)).topics[0].name == "t"
 
 
-def test_every_api_of_the_table_stands_under_its_own_key_and_has_its_own_messages() -> None:
+def test_every_api_has_its_own_key_and_messages() -> None:
     for key, api in TABLE.items():
         assert api.request is APIS[key].request_class()
         assert api.response is APIS[key].response_class()
 
 
-def test_a_module_is_loaded_when_its_api_is_first_asked_for() -> None:
+def test_an_api_is_imported_with_its_first_request() -> None:
     script = """
 import asyncio, sys, tempfile
 from odradek_broker.embedded import EmbeddedCluster
@@ -300,7 +298,7 @@ for late in (*coordinators, "apis.produce", "apis.join_group", "metrics", "netwo
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
-def test_every_api_can_answer_an_error_of_the_whole_request() -> None:
+def test_every_api_can_return_an_error_of_the_whole_request() -> None:
     for api in TABLE.values():
         assert api.failed is not None or "error_code" in api.response.__slots__
 
@@ -312,7 +310,7 @@ def listeners(**settings: str) -> list[Listener]:
     return parse_listeners(BrokerConfig({key.replace("_", "."): value for key, value in settings.items()}), "here")
 
 
-def test_a_listener_on_every_interface_advertises_the_host() -> None:
+def test_a_listener_on_all_interfaces_advertises_the_host() -> None:
     assert listeners(listeners="PLAINTEXT://:9092") == [Listener("PLAINTEXT", "PLAINTEXT", "", 9092, "here", 9092)]
 
 
@@ -335,6 +333,6 @@ def test_listeners_of_the_controller_are_not_for_clients() -> None:
         ({"listeners": "PLAINTEXT://a:1", "advertised_listeners": "PLAINTEXT://0.0.0.0:1"}, "clients can reach"),
     ],
 )
-def test_listeners_that_cannot_be_served_are_refused_with_the_reason(settings: dict[str, str], message: str) -> None:
+def test_invalid_listeners_are_refused_with_the_reason(settings: dict[str, str], message: str) -> None:
     with pytest.raises(ListenerError, match=message):
         listeners(**settings)

@@ -49,7 +49,7 @@ def purgatory(loop: Loop, clock: ManualClock) -> Purgatory:
     return Purgatory(Timers(clock, loop))
 
 
-def test_an_operation_is_tried_once_for_many_changes_in_one_turn(loop: Loop, purgatory: Purgatory) -> None:
+def test_an_operation_is_tried_once_for_many_changes(loop: Loop, purgatory: Purgatory) -> None:
     tried: list[str] = []
     one, other = Watchers(), Watchers()
     deferred = purgatory.watch([one, other], lambda: tried.append("tried"), lambda: None, 100)
@@ -61,7 +61,7 @@ def test_an_operation_is_tried_once_for_many_changes_in_one_turn(loop: Loop, pur
     assert (tried, deferred.done) == (["tried"], False)
 
 
-def test_a_successful_attempt_completes_and_leaves_every_partition(loop: Loop, purgatory: Purgatory) -> None:
+def test_a_completed_operation_watches_no_partition(loop: Loop, purgatory: Purgatory) -> None:
     one, other = Watchers(), Watchers()
     deferred = purgatory.watch([one, other], lambda: "enough", lambda: "late", 100)
     purgatory.check_and_complete(other)
@@ -91,7 +91,7 @@ def test_a_cancelled_operation_is_neither_tried_nor_expired(
     assert (tried, bool(watchers), len(purgatory)) == ([], False, 0)
 
 
-def test_an_exception_of_an_attempt_reaches_the_one_who_waits(loop: Loop, purgatory: Purgatory) -> None:
+def test_an_exception_of_an_attempt_fails_the_operation(loop: Loop, purgatory: Purgatory) -> None:
     watchers = Watchers()
 
     def attempt() -> str:
@@ -104,7 +104,7 @@ def test_an_exception_of_an_attempt_reaches_the_one_who_waits(loop: Loop, purgat
         deferred.result()
 
 
-def test_who_cannot_deal_with_its_result_holds_up_nobody_else(loop: Loop, purgatory: Purgatory) -> None:
+def test_a_listener_that_fails_does_not_delay_other_operations(loop: Loop, purgatory: Purgatory) -> None:
     watchers = Watchers()
     first, second = (purgatory.watch([watchers], lambda: "done", lambda: "late", 100) for _ in range(2))
 
@@ -124,7 +124,7 @@ def test_who_cannot_deal_with_its_result_holds_up_nobody_else(loop: Loop, purgat
     assert third.value == "done"
 
 
-def test_at_shutdown_every_wait_ends_as_if_its_time_were_over(purgatory: Purgatory) -> None:
+def test_expire_all_completes_every_operation(purgatory: Purgatory) -> None:
     waits = [purgatory.watch([Watchers()], lambda: None, partial(int, number), 100) for number in range(3)]
     purgatory.expire_all()
     assert [deferred.value for deferred in waits] == [0, 1, 2]

@@ -66,7 +66,7 @@ def test_a_cancelled_timer_does_not_fire(clock: ManualClock, timers: Timers) -> 
     assert fired == ["kept"]
 
 
-def test_a_timer_registered_by_a_timer_fires_when_it_is_due_already(clock: ManualClock, timers: Timers) -> None:
+def test_a_due_timer_that_a_timer_registers_fires(clock: ManualClock, timers: Timers) -> None:
     fired: list[str] = []
 
     def outer() -> None:
@@ -116,7 +116,7 @@ def test_timers_cancelled_by_a_timer_do_not_delay_a_new_one(clock: ManualClock) 
     assert asked[-1] == 0.021
 
 
-def test_closed_timers_are_forgotten_by_their_clock(clock: ManualClock, timers: Timers) -> None:
+def test_closed_timers_leave_their_clock(clock: ManualClock, timers: Timers) -> None:
     fired: list[str] = []
     timers.close()
     timers.call_later(1, lambda: fired.append("after the end"))

@@ -39,7 +39,7 @@ AT_LEAST_1_MIB = "Invalid value 131072 for configuration segment.bytes: Value mu
         ),
     ],
 )
-async def test_settings_that_an_internal_topic_cannot_have_are_refused_at_start(
+async def test_invalid_settings_of_internal_topics_are_refused_at_start(
     start_node: StartNode, settings: dict[str, str], message: str
 ) -> None:
     with pytest.raises(ValueError, match="cannot be created") as refused:
@@ -47,15 +47,13 @@ async def test_settings_that_an_internal_topic_cannot_have_are_refused_at_start(
     assert str(refused.value) == message
 
 
-async def test_release_3_9_takes_small_segments_of_internal_topics(start_node: StartNode, connect: Connect) -> None:
+async def test_release_3_9_allows_small_segments_of_internal_topics(start_node: StartNode, connect: Connect) -> None:
     node = await start_node(odradek_emulate="3.9", transaction_state_log_segment_bytes="131072")
     found = await (await connect(node)).ask(FindCoordinatorRequest("tx", TRANSACTION_KEY), 3)
     assert found.error_code == ErrorCode.NONE
 
 
-async def test_the_reason_why_an_internal_topic_cannot_be_created_is_logged_once_a_minute(
-    start_node: StartNode, connect: Connect
-) -> None:
+async def test_a_failed_internal_topic_is_logged_once_a_minute(start_node: StartNode, connect: Connect) -> None:
     clock = ManualClock()
     node = await start_node(clock=clock, transaction_state_log_replication_factor="3")
     client = await connect(node)

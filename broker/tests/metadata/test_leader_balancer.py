@@ -54,7 +54,7 @@ async def test_leaders_are_balanced_at_every_interval() -> None:
     assert world.controller.elections == 2
 
 
-async def test_leaders_are_not_balanced_where_that_is_disabled() -> None:
+async def test_leaders_are_not_balanced_when_disabled() -> None:
     world = World(**{"auto.leader.rebalance.enable": "false"})
     await world.pass_time(5)
     assert world.controller.elections == 0

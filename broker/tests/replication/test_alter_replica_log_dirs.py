@@ -84,7 +84,7 @@ async def test_a_new_replica_of_a_broker_with_several_directories_is_reported(tr
 
 
 @pytest.mark.parametrize("broker", [1, 2])
-async def test_a_replica_moves_while_it_is_written(trio: TwoDirectories, make_batch: Any, broker: int) -> None:
+async def test_a_replica_moves_during_produces(trio: TwoDirectories, make_batch: Any, broker: int) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
     source, target = ("a", "b") if trio.place(broker) == "a" else ("b", "a")
@@ -107,7 +107,7 @@ async def test_a_replica_moves_while_it_is_written(trio: TwoDirectories, make_ba
     assert (trio.place(broker), await latest(await trio.client(trio.partition.leader))) == (target, (0, value + 1))
 
 
-async def test_settings_that_are_altered_during_a_move_hold_after_it(trio: TwoDirectories, make_batch: Any) -> None:
+async def test_configs_altered_during_a_move_hold_after_it(trio: TwoDirectories, make_batch: Any) -> None:
     await trio.create([1])
     client = await trio.client(1)
     await client.produce("t", make_batch(b"v" * 1000))
@@ -122,7 +122,7 @@ async def test_settings_that_are_altered_during_a_move_hold_after_it(trio: TwoDi
     assert refused.error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
-async def test_a_move_goes_on_after_a_restart(trio: TwoDirectories, make_batch: Any) -> None:
+async def test_a_move_continues_after_a_restart(trio: TwoDirectories, make_batch: Any) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
     source, target = ("a", "b") if trio.place(1) == "a" else ("b", "a")
@@ -145,7 +145,7 @@ async def test_a_move_goes_on_after_a_restart(trio: TwoDirectories, make_batch: 
     await trio.until(lambda: trio.believed(1))
 
 
-async def test_a_copy_gives_up_what_its_log_gives_up(trio: TwoDirectories, make_batch: Any) -> None:
+async def test_a_future_log_is_truncated_with_the_current_log(trio: TwoDirectories, make_batch: Any) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
     target = "b" if trio.place(1) == "a" else "a"
@@ -167,7 +167,7 @@ async def test_a_copy_gives_up_what_its_log_gives_up(trio: TwoDirectories, make_
     assert trio.bytes_of(1) == trio.bytes_of(2)
 
 
-async def test_what_was_cleaned_stays_clean_in_the_new_directory(trio: TwoDirectories) -> None:
+async def test_the_cleaner_checkpoint_moves_with_the_log(trio: TwoDirectories) -> None:
     await trio.create([1, 2], cleanup_policy="compact")
     client = await trio.client(1)
     for _ in range(5):
@@ -187,7 +187,7 @@ async def test_what_was_cleaned_stays_clean_in_the_new_directory(trio: TwoDirect
     assert [file.read_text() for file in written] == ["0\n1\nt 0 5\n", "0\n0\n"]
 
 
-async def test_a_move_is_called_off_by_moving_back_and_ends_with_its_topic(
+async def test_a_move_is_cancelled_by_moving_back_and_ends_with_its_topic(
     trio: TwoDirectories, make_batch: Any
 ) -> None:
     await trio.create([1, 2])
@@ -207,7 +207,7 @@ async def test_a_move_is_called_off_by_moving_back_and_ends_with_its_topic(
     assert trio.names(1, source) | trio.names(1, target) == {"delete"}
 
 
-async def test_a_directory_that_is_none_and_a_replica_that_is_not_there_yet(
+async def test_a_move_to_an_unknown_directory_or_of_an_unknown_replica_fails(
     trio: TwoDirectories, make_batch: Any
 ) -> None:
     await trio.create([1])
@@ -224,7 +224,7 @@ async def test_a_directory_that_is_none_and_a_replica_that_is_not_there_yet(
     assert bytes((await fetch(await trio.client(2))).records) == trio.bytes_of(2)
 
 
-async def test_the_directory_for_a_topic_that_is_to_come_is_remembered(trio: TwoDirectories) -> None:
+async def test_a_new_replica_is_created_in_the_preferred_directory(trio: TwoDirectories) -> None:
     assert await move(trio, 1, "b") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     await trio.create([1])
     assert trio.place(1) == "b"
@@ -247,7 +247,7 @@ async def test_a_crash_between_the_last_steps_of_a_move_leaves_one_log(trio: Two
     await asyncio.sleep(0)
 
 
-async def test_a_copy_that_has_everything_is_the_partition_when_the_disk_it_came_from_is_replaced(
+async def test_an_abandoned_future_log_is_promoted_after_its_disk_is_replaced(
     trio: TwoDirectories, make_batch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await trio.create([1])
@@ -275,7 +275,7 @@ async def test_a_copy_that_has_everything_is_the_partition_when_the_disk_it_came
     assert (await client.produce("t", make_batch(b"w"))).base_offset == 5
 
 
-async def test_a_move_that_fails_for_a_mistake_of_ours_is_called_off_and_others_go_on(
+async def test_a_move_with_an_unexpected_error_is_cancelled_and_others_continue(
     trio: TwoDirectories, make_batch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await trio.create([1])

@@ -55,7 +55,7 @@ def test_partitions_are_added_changed_and_forgotten() -> None:
     assert {key: data.fetch_offset for key, data in session.partitions.items()} == {("t", 1): 5, ("t", 2): 0}
 
 
-def test_a_partition_is_mentioned_when_its_watermark_start_or_error_changed_or_it_has_records() -> None:
+def test_a_response_has_partitions_with_new_offsets_errors_or_records() -> None:
     partition = wanted()
     assert partition.record_response(10, 0, 0, False)
     assert not partition.record_response(10, 0, 0, False)
@@ -65,35 +65,35 @@ def test_a_partition_is_mentioned_when_its_watermark_start_or_error_changed_or_i
     assert not partition.record_response(11, 1, 0, False)
 
 
-def test_after_an_error_the_next_answer_mentions_the_partition_again() -> None:
+def test_the_response_after_an_error_has_the_partition_again() -> None:
     partition = wanted()
     partition.record_response(10, 0, 0, False)
     assert partition.record_response(-1, -1, ErrorCode.KAFKA_STORAGE_ERROR, False)
     assert partition.record_response(10, 0, 0, False)
 
 
-def test_a_partition_that_got_records_is_served_last_next_time() -> None:
+def test_a_partition_whose_records_were_sent_is_read_last() -> None:
     session = FetchSession(1, False, False, 0)
     session.update([wanted(index=0), wanted(index=1)], [])
     session.move_to_end(session.partitions["t", 0])
     assert [index for _, index in session.partitions] == [1, 0]
 
 
-def test_a_full_cache_takes_no_new_session_while_all_are_in_use() -> None:
+def test_a_full_cache_of_used_sessions_takes_no_new_session() -> None:
     cache = sessions(slots=2)
     create(cache), create(cache)
     assert create(cache, now_ms=1000) is None
     assert len(cache) == 2
 
 
-def test_an_idle_session_makes_room() -> None:
+def test_an_unused_session_is_evicted() -> None:
     cache = sessions(slots=1)
     create(cache)
     assert create(cache, now_ms=1001) is not None
     assert len(cache) == 1
 
 
-def test_a_larger_session_displaces_the_smallest_that_had_its_time() -> None:
+def test_a_larger_session_evicts_the_smallest_old_one() -> None:
     cache = sessions(slots=2)
     small, large = create(cache, size=1), create(cache, size=5)
     assert small is not None
@@ -105,7 +105,7 @@ def test_a_larger_session_displaces_the_smallest_that_had_its_time() -> None:
     assert cache.resume(large.id, 2, False, 1100) is large
 
 
-def test_a_smaller_session_does_not_displace_a_larger_one() -> None:
+def test_a_smaller_session_does_not_evict_a_larger_one() -> None:
     cache = sessions(slots=1)
     large = create(cache, size=5)
     assert large is not None
@@ -113,7 +113,7 @@ def test_a_smaller_session_does_not_displace_a_larger_one() -> None:
     assert create(cache, size=3, now_ms=1100) is None
 
 
-def test_a_follower_displaces_a_young_consumer() -> None:
+def test_a_follower_evicts_a_young_session_of_a_consumer() -> None:
     cache = sessions(slots=1)
     create(cache, size=5)
     assert create(cache, size=1, now_ms=1, privileged=True) is not None

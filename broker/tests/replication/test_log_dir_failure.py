@@ -55,7 +55,9 @@ async def trio(tmp_path: Path, connect: Connect) -> AsyncIterator[FailingTrio]:
     await found.cluster.stop(grace_ms=100)
 
 
-async def test_others_lead_all_that_was_in_the_directory(trio: FailingTrio, make_batch: MakeBatch) -> None:
+async def test_other_brokers_lead_the_partitions_of_a_failed_directory(
+    trio: FailingTrio, make_batch: MakeBatch
+) -> None:
     await trio.create([0, 1, 2], partitions=4)
     failing, healthy = sorted(trio.held_in(0, "a")), sorted(trio.held_in(0, "b"))
     assert (len(failing), len(healthy)) == (2, 2)
@@ -73,7 +75,7 @@ async def test_others_lead_all_that_was_in_the_directory(trio: FailingTrio, make
     }
 
 
-async def test_a_broker_without_a_disk_is_as_one_that_was_killed(trio: FailingTrio, make_batch: MakeBatch) -> None:
+async def test_a_broker_without_a_healthy_directory_ends(trio: FailingTrio, make_batch: MakeBatch) -> None:
     await trio.create([0, 1, 2], partitions=2)
     for index in (0, 1):
         trio.disk.fail(errno.EIO, lambda name, path, _: name == "write" and "/broker-0-" in path)
@@ -91,7 +93,7 @@ async def test_a_broker_without_a_disk_is_as_one_that_was_killed(trio: FailingTr
     )
 
 
-async def test_a_broker_whose_disks_refuse_many_partitions_at_once_ends_once(trio: FailingTrio) -> None:
+async def test_a_broker_whose_disks_fail_for_many_partitions_ends_once(trio: FailingTrio) -> None:
     trio.disk.fail(errno.EIO, lambda name, path, _: name == "make_directory" and "/broker-2-" in path)
     with structlog.testing.capture_logs() as logged:
         await trio.create([0, 1, 2], partitions=4)
@@ -100,7 +102,7 @@ async def test_a_broker_whose_disks_refuse_many_partitions_at_once_ends_once(tri
     assert [each["event"] for each in logged].count("broker ends: its log directories have failed") == 1
 
 
-async def test_a_copy_that_could_not_take_the_place_of_its_log_does_not_take_it_after_a_restart_either(
+async def test_a_future_log_that_was_not_promoted_is_not_after_a_restart(
     trio: FailingTrio, make_batch: MakeBatch
 ) -> None:
     await trio.create([0])

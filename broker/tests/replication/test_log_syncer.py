@@ -54,7 +54,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-async def test_an_acknowledgement_waits_for_the_disk_and_a_sync_serves_all_who_wait(
+async def test_acknowledgements_wait_for_the_disk_and_share_a_sync(
     start_node: Any, connect: Any, make_batch: MakeBatch, acks: int
 ) -> None:
     disk = GatedDisk()
@@ -79,7 +79,9 @@ async def test_an_acknowledgement_waits_for_the_disk_and_a_sync_serves_all_who_w
     assert log.recovery_point == 20
 
 
-async def test_nobody_reads_what_is_not_on_the_disk(start_node: Any, connect: Any, make_batch: MakeBatch) -> None:
+async def test_unsynced_records_are_not_visible_to_readers(
+    start_node: Any, connect: Any, make_batch: MakeBatch
+) -> None:
     disk = GatedDisk()
     node = await start_node(disk=disk, **SYNC)
     client, reader = await connect(node), await connect(node)
@@ -100,7 +102,7 @@ async def test_nobody_reads_what_is_not_on_the_disk(start_node: Any, connect: An
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-async def test_a_sync_that_fails_is_no_acknowledgement(
+async def test_a_failed_sync_acknowledges_nothing(
     start_node: Any, connect: Any, make_batch: MakeBatch, acks: int, tmp_path: Path
 ) -> None:
     disk = FailingDisk(tmp_path)
@@ -112,7 +114,7 @@ async def test_a_sync_that_fails_is_no_acknowledgement(
     assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_what_a_killed_process_left_unsynced_is_committed_once_it_is_on_the_disk(
+async def test_records_unsynced_at_a_crash_commit_after_the_next_sync(
     start_node: Any, connect: Any, make_batch: MakeBatch
 ) -> None:
     disk = GatedDisk()
@@ -133,9 +135,7 @@ async def test_what_a_killed_process_left_unsynced_is_committed_once_it_is_on_th
     await until(lambda: partition.high_watermark == 1)
 
 
-async def test_flush_messages_syncs_before_the_answer_to_the_record_that_makes_so_many(
-    start_node: Any, connect: Any, make_batch: MakeBatch
-) -> None:
+async def test_flush_messages_syncs_before_the_response(start_node: Any, connect: Any, make_batch: MakeBatch) -> None:
     disk = GatedDisk()
     node = await start_node(disk=disk, odradek_sync="true")
     client = await connect(node)
@@ -148,9 +148,7 @@ async def test_flush_messages_syncs_before_the_answer_to_the_record_that_makes_s
     assert points == [0, 0, 3, 3, 3, 6, 6]
 
 
-async def test_flush_ms_syncs_what_was_appended_when_the_last_time_is_so_long_ago(
-    start_node: Any, connect: Any, make_batch: MakeBatch
-) -> None:
+async def test_flush_ms_syncs_appended_records(start_node: Any, connect: Any, make_batch: MakeBatch) -> None:
     clock = Clock()
     node = await start_node(clock=clock, disk=GatedDisk(), log_flush_scheduler_interval_ms="1000")
     client = await connect(node)

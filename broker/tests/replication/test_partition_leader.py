@@ -18,7 +18,7 @@ def leader(replicas: tuple[int, ...] = (1, 2, 3), isr: tuple[int, ...] = (1, 2, 
     )
 
 
-def test_a_single_replica_has_committed_whatever_it_has() -> None:
+def test_the_high_watermark_of_a_sole_replica_is_its_log_end() -> None:
     alone = leader((1,), (1,), end=10)
     assert (alone.is_sole_replica, alone.high_watermark) == (True, 10)
     assert alone.appended(12) == [HighWatermarkAdvanced(12)]
@@ -45,14 +45,14 @@ def test_a_follower_that_caught_up_is_proposed_for_the_isr_once() -> None:
     assert core.follower_fetched(2, 10, 0, now_ms=3) == []
 
 
-def test_a_proposed_member_holds_the_high_watermark_until_the_controller_has_decided() -> None:
+def test_the_high_watermark_waits_for_proposed_isr_members() -> None:
     core = leader((1, 2), (1,))
     core.follower_fetched(2, 10, 0, now_ms=1)
     assert core.appended(12) == []
     assert core.isr_decided(frozenset({1}), partition_epoch=1) == [HighWatermarkAdvanced(12)]
 
 
-def test_nothing_more_is_committed_below_the_minimum_of_in_sync_replicas() -> None:
+def test_the_high_watermark_stops_below_min_insync_replicas() -> None:
     core = leader((1, 2, 3), (1,))
     core.set_min_isr(2)
     assert (core.under_min_isr, core.appended(12)) == (True, [])
@@ -62,7 +62,7 @@ def test_nothing_more_is_committed_below_the_minimum_of_in_sync_replicas() -> No
     assert not alone.under_min_isr, "no more can be asked for than there are"
 
 
-def test_a_slow_follower_is_proposed_to_leave_and_the_high_watermark_moves_on_when_it_has() -> None:
+def test_the_high_watermark_advances_without_a_slow_follower() -> None:
     core = leader((1, 2), (1, 2))
     core.follower_fetched(2, 10, 0, now_ms=0)
     core.appended(20)
@@ -71,13 +71,13 @@ def test_a_slow_follower_is_proposed_to_leave_and_the_high_watermark_moves_on_wh
     assert core.isr_decided(frozenset({1}), partition_epoch=1) == [HighWatermarkAdvanced(20)]
 
 
-def test_a_follower_at_the_end_is_in_sync_however_long_nothing_is_written() -> None:
+def test_a_follower_at_the_end_stays_in_sync_without_produces() -> None:
     core = leader((1, 2), (1, 2))
     core.follower_fetched(2, 10, 0, now_ms=0)
     assert core.check_lag(now_ms=1_000_000, lag_time_max_ms=30_000) == []
 
 
-def test_a_follower_that_always_has_what_was_there_at_its_last_fetch_is_caught_up() -> None:
+def test_a_follower_at_the_end_of_its_last_fetch_is_caught_up() -> None:
     core = leader((1, 2), (1, 2))
     core.follower_fetched(2, 10, 0, now_ms=0)
     for second in range(1, 100):
@@ -93,14 +93,14 @@ def test_an_old_decision_about_the_isr_is_ignored() -> None:
     assert core.isr == frozenset({1})
 
 
-def test_a_refused_proposal_may_be_made_again() -> None:
+def test_a_refused_isr_may_be_proposed_again() -> None:
     core = leader((1, 2), (1,))
     core.follower_fetched(2, 10, 0, now_ms=1)
     core.isr_refused()
     assert core.follower_fetched(2, 10, 0, now_ms=2) == [ProposeIsr(frozenset({1, 2}))]
 
 
-def test_who_is_no_replica_changes_nothing() -> None:
+def test_a_fetch_of_a_broker_without_a_replica_changes_nothing() -> None:
     assert leader().follower_fetched(9, 10, 0, now_ms=1) == []
 
 
@@ -111,7 +111,7 @@ def test_the_low_watermark_is_the_smallest_start_of_all_live_replicas() -> None:
     assert core.low_watermark(5, lambda broker: broker != 2) == 5
 
 
-def test_the_high_watermark_waits_for_a_follower_that_all_but_has_everything() -> None:
+def test_the_high_watermark_waits_for_a_joining_follower() -> None:
     """Or else it could never join while somebody writes all the time."""
     core = leader((1, 2), (1,), end=10)
     assert core.follower_fetched(2, 4, 0, now_ms=1) == []
@@ -121,7 +121,7 @@ def test_the_high_watermark_waits_for_a_follower_that_all_but_has_everything() -
     assert core.follower_fetched(2, 12, 0, now_ms=3) == [ProposeIsr(frozenset({1, 2}))]
 
 
-def test_nobody_waits_for_long_for_a_follower_that_does_not_join() -> None:
+def test_the_high_watermark_waits_no_longer_than_the_lag_time() -> None:
     core = leader((1, 2), (1,), end=10)
     core.follower_fetched(2, 4, 0, now_ms=0)
     core.appended(12)
@@ -131,7 +131,7 @@ def test_nobody_waits_for_long_for_a_follower_that_does_not_join() -> None:
     assert core.check_lag(now_ms=30_001, lag_time_max_ms=30_000) == [HighWatermarkAdvanced(14)]
 
 
-def test_nobody_waits_for_a_follower_whose_broker_is_gone() -> None:
+def test_the_high_watermark_waits_for_no_fenced_broker() -> None:
     core = leader((1, 2), (1,), end=10)
     core.follower_fetched(2, 4, 0, now_ms=0)
     core.appended(12)
@@ -144,7 +144,7 @@ class LastFetch:
     used_ms = 0
 
 
-def test_a_follower_whose_fetches_found_nothing_new_was_caught_up_until_the_last_of_them() -> None:
+def test_idle_fetches_of_a_follower_keep_it_caught_up() -> None:
     core = leader((1, 2), (1, 2), end=10)
     core.follower_fetched(2, 10, 0, now_ms=0)
     session = LastFetch()
@@ -157,7 +157,7 @@ def test_a_follower_whose_fetches_found_nothing_new_was_caught_up_until_the_last
     assert core.check_lag(now_ms=90_001, lag_time_max_ms=30_000) == [ProposeIsr(frozenset({1}))]
 
 
-def test_when_a_proposal_is_refused_its_members_hold_nothing_back_any_more() -> None:
+def test_the_high_watermark_waits_for_no_refused_isr_member() -> None:
     core = leader((1, 2, 3), (1, 2), end=10)
     core.follower_fetched(3, 10, 0, now_ms=1)
     core.follower_fetched(2, 10, 0, now_ms=1)

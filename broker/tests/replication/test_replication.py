@@ -47,7 +47,7 @@ async def trio(tmp_path: Path, connect: Connect) -> AsyncIterator[Trio]:
     await found.cluster.stop(grace_ms=100)
 
 
-async def test_what_is_acknowledged_by_all_is_byte_for_byte_everywhere(trio: Trio, make_batch: Any) -> None:
+async def test_records_with_acks_all_are_identical_on_all_replicas(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2, 0])
     client = await trio.client(1)
     for value in (b"a", b"b" * 10_000, b"c"):
@@ -57,7 +57,7 @@ async def test_what_is_acknowledged_by_all_is_byte_for_byte_everywhere(trio: Tri
 
 
 @pytest.mark.parametrize("release", ["3.9", "4.3"])
-async def test_acknowledgements_by_all_follow_one_another_while_time_stands_still(
+async def test_acks_all_needs_no_time_on_the_clock_of_timeouts(
     tmp_path: Path, connect: Connect, make_batch: Any, release: str
 ) -> None:
     """Nobody waits for a follower that waits, whatever its Fetch can say: from 4.3 on it tells the high watermark."""
@@ -74,7 +74,7 @@ async def test_acknowledgements_by_all_follow_one_another_while_time_stands_stil
         await trio.cluster.stop(grace_ms=100)
 
 
-async def test_nobody_reads_what_is_not_on_all_in_sync_replicas(trio: Trio, make_batch: Any) -> None:
+async def test_consumers_read_up_to_the_high_watermark(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
     await client.produce("t", make_batch(b"a"))
@@ -87,7 +87,7 @@ async def test_nobody_reads_what_is_not_on_all_in_sync_replicas(trio: Trio, make
     assert await latest(client) == (0, 2)
 
 
-async def test_the_log_survives_its_leader_and_no_latest_offset_goes_back(trio: Trio, make_batch: Any) -> None:
+async def test_the_latest_offset_never_decreases_at_a_failover(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
     for value in (b"a", b"b"):
@@ -97,7 +97,7 @@ async def test_the_log_survives_its_leader_and_no_latest_offset_goes_back(trio: 
     assert await latest(await trio.client(2)) == (0, 2)
 
 
-async def test_a_new_leader_that_does_not_know_what_was_committed_says_so(trio: Trio, make_batch: Any) -> None:
+async def test_a_new_leader_returns_offset_not_available(trio: Trio, make_batch: Any) -> None:
     """The follower has the records, but has not heard that they are committed; another replica still has to tell."""
     await trio.create([1, 2, 0])
     client = await trio.client(1)
@@ -118,7 +118,7 @@ async def test_a_new_leader_that_does_not_know_what_was_committed_says_so(trio: 
     assert await latest(new) == (0, 1)
 
 
-async def test_a_broker_that_comes_back_gives_up_what_was_never_committed(trio: Trio, make_batch: Any) -> None:
+async def test_a_restarted_replica_truncates_uncommitted_records(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
     await client.produce("t", make_batch(b"a"))
@@ -147,7 +147,7 @@ async def test_acks_all_needs_min_insync_replicas(trio: Trio, make_batch: Any) -
     assert await latest(client) == (0, 3)
 
 
-async def test_a_slow_follower_leaves_the_isr_and_comes_back(trio: Trio, make_batch: Any) -> None:
+async def test_a_slow_follower_leaves_and_rejoins_the_isr(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
     await client.produce("t", make_batch(b"a"))
@@ -164,7 +164,7 @@ async def test_a_slow_follower_leaves_the_isr_and_comes_back(trio: Trio, make_ba
     await trio.until_in_sync(1, 2)
 
 
-async def test_a_controlled_shutdown_hands_leadership_over_first(trio: Trio, make_batch: Any) -> None:
+async def test_a_controlled_shutdown_moves_leaders_first(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2, 0])
     await (await trio.client(1)).produce("t", make_batch(b"a"))
     await trio.cluster.stop_broker(1)
@@ -177,7 +177,7 @@ async def test_a_controlled_shutdown_hands_leadership_over_first(trio: Trio, mak
     assert trio.partition.leader == 1
 
 
-async def test_replicas_move_to_another_broker(trio: Trio, make_batch: Any) -> None:
+async def test_a_reassignment_moves_replicas_to_another_broker(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
     await client.produce("t", make_batch(b"a"))
@@ -201,7 +201,7 @@ async def test_replicas_move_to_another_broker(trio: Trio, make_batch: Any) -> N
     assert (await (await trio.client(trio.partition.leader)).produce("t", make_batch(b"b"))).base_offset == 1
 
 
-async def test_a_consumer_is_sent_to_the_replica_in_its_rack_and_served_there(trio: Trio, make_batch: Any) -> None:
+async def test_a_consumer_reads_from_the_replica_in_its_rack(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
     await client.produce("t", make_batch(b"a"))
@@ -214,7 +214,7 @@ async def test_a_consumer_is_sent_to_the_replica_in_its_rack_and_served_there(tr
     assert (served.error_code, bytes(served.records)) == (0, trio.log_of(1))
 
 
-async def test_a_replica_serves_what_is_committed_although_nobody_leads(trio: Trio, make_batch: Any) -> None:
+async def test_a_follower_without_a_leader_serves_committed_records(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
     await client.produce("t", make_batch(b"a"))
@@ -231,7 +231,7 @@ async def test_a_replica_serves_what_is_committed_although_nobody_leads(trio: Tr
     assert (served.error_code, bytes(served.records)) == (0, trio.log_of(2))
 
 
-async def test_a_start_after_a_crash_believes_in_nothing_that_was_given_up(trio: Trio, make_batch: Any) -> None:
+async def test_recovery_after_truncation_trusts_no_old_recovery_point(trio: Trio, make_batch: Any) -> None:
     def write_down(directory: LogDirectory) -> None:
         trio.hosted(1).log.flush()
         directory.prepare_checkpoints()
@@ -240,7 +240,7 @@ async def test_a_start_after_a_crash_believes_in_nothing_that_was_given_up(trio:
     assert await after_a_crash(trio, make_batch, "recovery-point-offset-checkpoint", write_down) <= 1
 
 
-async def test_a_start_after_a_crash_takes_nothing_for_clean_that_was_given_up(trio: Trio, make_batch: Any) -> None:
+async def test_recovery_after_truncation_trusts_no_old_cleaner_checkpoint(trio: Trio, make_batch: Any) -> None:
     def write_down(directory: LogDirectory) -> None:
         trio.hosted(1).log.cleaner.checkpoint = 2
         directory.prepare_cleaner_checkpoint()
@@ -267,7 +267,7 @@ async def after_a_crash(trio: Trio, make_batch: Any, file: str, write_down: Call
     return read_offsets(RealDisk(), str(checkpoint))["t", 0]
 
 
-async def test_a_follower_that_ends_before_its_leader_begins_starts_anew(trio: Trio, make_batch: Any) -> None:
+async def test_a_follower_below_the_leaders_start_offset_starts_there(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
     await client.produce("t", make_batch(b"a"))
@@ -281,9 +281,7 @@ async def test_a_follower_that_ends_before_its_leader_begins_starts_anew(trio: T
     assert b"d" in (trio.path / "broker-2" / "t-0" / "00000000000000000003.log").read_bytes()
 
 
-async def test_a_leader_elected_while_it_asks_where_another_log_begins_keeps_its_own(
-    trio: Trio, make_batch: Any
-) -> None:
+async def test_a_leader_elected_during_an_out_of_range_keeps_its_log(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
     await client.produce("t", make_batch(b"a"))
@@ -307,7 +305,7 @@ async def test_a_leader_elected_while_it_asks_where_another_log_begins_keeps_its
     assert follower.log_end_offset == 1
 
 
-async def test_a_follower_asks_only_about_partitions_to_which_something_happened(trio: Trio, make_batch: Any) -> None:
+async def test_a_fetch_of_a_follower_names_only_changed_partitions(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2], partitions=20)
     client = await trio.client(1)
 
@@ -331,7 +329,7 @@ async def test_a_follower_asks_only_about_partitions_to_which_something_happened
     await trio.until(lambda: not active(2))
 
 
-async def test_a_follower_to_which_nothing_happens_is_to_be_in_sync_again_when_it_is_so_no_more(trio: Trio) -> None:
+async def test_an_idle_follower_rejoins_an_isr_that_it_left(trio: Trio) -> None:
     await trio.create([1, 2])
     sessions = trio.cluster.nodes[1].broker.fetch_sessions._sessions.values()
     await trio.until(lambda: any(each.privileged and not each.active for each in sessions))
@@ -342,9 +340,7 @@ async def test_a_follower_to_which_nothing_happens_is_to_be_in_sync_again_when_i
     await trio.until(lambda: partition.leader is not None and partition.leader.proposed_isr == {1, 2})
 
 
-async def test_a_follower_may_forget_a_partition_in_the_turn_in_which_something_happens_to_it(
-    trio: Trio, make_batch: Any
-) -> None:
+async def test_a_follower_may_forget_a_partition_that_changes_meanwhile(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2], partitions=2)
     client = await trio.client(1)
     broker = trio.cluster.nodes[1].broker
@@ -358,7 +354,7 @@ async def test_a_follower_may_forget_a_partition_in_the_turn_in_which_something_
     assert trio.log_of(2, 1) == trio.log_of(1, 1) != b""
 
 
-async def test_what_is_wrong_with_one_partition_keeps_no_other_from_being_copied(
+async def test_an_error_of_one_partition_does_not_stop_fetching_others(
     trio: Trio, make_batch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await trio.create([1, 2], partitions=2)
@@ -392,9 +388,7 @@ async def test_a_killed_broker_leaves_no_task_behind(trio: Trio, make_batch: Any
 
 
 @pytest.mark.parametrize("version", [3, 9, 10, 12])
-async def test_who_produces_to_a_follower_is_told_so_and_by_newer_versions_where_to_go(
-    trio: Trio, make_batch: Any, version: int
-) -> None:
+async def test_a_produce_to_a_follower_returns_the_leader(trio: Trio, make_batch: Any, version: int) -> None:
     await trio.create([1, 2])
     answer = await (await trio.client(2)).produce("t", make_batch(b"a"), version=version)
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -422,9 +416,7 @@ async def test_records_are_deleted_when_all_live_replicas_have_deleted_them(trio
     assert trio.hosted(2).log_start_offset == 3
 
 
-async def test_deleting_records_ends_with_its_time_or_with_the_replica_it_waits_for(
-    trio: Trio, make_batch: Any
-) -> None:
+async def test_delete_records_ends_at_its_timeout_or_without_its_replica(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
     for value in (b"a", b"b"):
@@ -440,7 +432,7 @@ async def test_deleting_records_ends_with_its_time_or_with_the_replica_it_waits_
     assert await waiting == (0, 2)
 
 
-async def test_an_unclean_leader_is_elected_when_that_becomes_allowed(trio: Trio, make_batch: Any) -> None:
+async def test_an_unclean_leader_is_elected_once_it_is_enabled(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
     await client.produce("t", make_batch(b"a"))
@@ -458,9 +450,7 @@ async def test_an_unclean_leader_is_elected_when_that_becomes_allowed(trio: Trio
     assert trio.log_of(1) == trio.log_of(2)
 
 
-async def test_a_broker_that_was_killed_is_no_eligible_leader_and_one_that_was_stopped_is(
-    trio: Trio, make_batch: Any
-) -> None:
+async def test_only_a_clean_shutdown_keeps_an_eligible_leader(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2], min_insync_replicas="2")
     await (await trio.client(1)).produce("t", make_batch(b"a"))
     trio.hold_back(1)
@@ -474,9 +464,7 @@ async def test_a_broker_that_was_killed_is_no_eligible_leader_and_one_that_was_s
         trio.hold_back(1)
 
 
-async def test_who_believes_in_another_leader_epoch_is_told_so_by_leader_and_follower(
-    trio: Trio, make_batch: Any
-) -> None:
+async def test_another_leader_epoch_is_refused_by_leader_and_follower(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2, 0])
     await (await trio.client(1)).produce("t", make_batch(b"a"))
     await trio.cluster.kill_broker(1)
@@ -513,7 +501,7 @@ async def test_who_believes_in_another_leader_epoch_is_told_so_by_leader_and_fol
     assert await errors(0, epoch) == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
 
-async def test_a_fetch_of_a_brokers_former_incarnation_counts_for_nothing(trio: Trio, make_batch: Any) -> None:
+async def test_a_fetch_with_an_old_broker_epoch_is_ignored(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
     await client.produce("t", make_batch(b"a"))
@@ -531,7 +519,7 @@ async def test_a_fetch_of_a_brokers_former_incarnation_counts_for_nothing(trio: 
 
 
 @pytest.mark.parametrize(("side", "slow_broker"), [("leader", 1), ("follower", 2)])
-async def test_a_throttled_replica_catches_up_no_faster_than_it_may(
+async def test_a_throttled_replica_catches_up_within_the_quota(
     trio: Trio, make_batch: Any, side: str, slow_broker: int
 ) -> None:
     await trio.create([1, 2], max_message_bytes="100000")
@@ -552,7 +540,7 @@ async def test_a_throttled_replica_catches_up_no_faster_than_it_may(
     assert (await client.produce("t", make_batch(b"in sync: not held up"))).error_code == 0
 
 
-async def test_the_last_replica_that_is_stopped_leads_again_when_it_is_back(trio: Trio, make_batch: Any) -> None:
+async def test_the_last_stopped_replica_leads_after_its_restart(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
     await client.produce("t", make_batch(b"a"))
@@ -568,7 +556,7 @@ async def test_the_last_replica_that_is_stopped_leads_again_when_it_is_back(trio
     await trio.until_in_sync(1, 2)
 
 
-async def test_who_writes_to_a_broker_that_shuts_down_is_told_where_to_go_on(trio: Trio, make_batch: Any) -> None:
+async def test_a_produce_to_a_stopping_broker_returns_the_new_leader(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2])
     client, other = await trio.client(1), await trio.client(2)
     trio.hold_back(1)
@@ -581,7 +569,7 @@ async def test_who_writes_to_a_broker_that_shuts_down_is_told_where_to_go_on(tri
     assert (await other.produce("t", make_batch(b"b"))).error_code == 0
 
 
-async def test_a_broker_comes_back_in_another_rack_and_serves_it(trio: Trio, make_batch: Any) -> None:
+async def test_a_restarted_broker_serves_its_new_rack(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
     await client.produce("t", make_batch(b"a"))
@@ -594,7 +582,7 @@ async def test_a_broker_comes_back_in_another_rack_and_serves_it(trio: Trio, mak
     assert (await fetch(client, rack="elsewhere")).preferred_read_replica == 2
 
 
-async def test_a_broker_is_drained_onto_a_new_one_while_it_is_written(trio: Trio, make_batch: Any) -> None:
+async def test_a_broker_is_drained_onto_a_new_one_during_produces(trio: Trio, make_batch: Any) -> None:
     count = 6
     await trio.create([1, 2], partitions=count)
     await trio.cluster.start_broker(trio.static(3))
@@ -633,9 +621,7 @@ async def test_a_broker_is_drained_onto_a_new_one_while_it_is_written(trio: Trio
 
 
 @pytest.mark.parametrize("broker", [1, 2])
-async def test_a_replica_whose_log_is_damaged_is_led_and_waited_for_by_nobody(
-    trio: Trio, make_batch: Any, broker: int
-) -> None:
+async def test_a_replica_with_a_corrupt_log_never_leads_nor_blocks_others(trio: Trio, make_batch: Any, broker: int) -> None:
     await trio.create([1, 2, 0])
     client = await trio.client(1)
     await client.produce("t", make_batch(b"a"))
@@ -656,7 +642,7 @@ async def test_a_replica_whose_log_is_damaged_is_led_and_waited_for_by_nobody(
     assert await latest(await trio.client(trio.partition.leader)) == (0, 2)
 
 
-async def test_preferred_leaders_come_back_by_themselves_in_time(trio: Trio, make_batch: Any) -> None:
+async def test_preferred_leaders_are_elected_at_the_interval(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2])
     await (await trio.client(1)).produce("t", make_batch(b"a"))
     await trio.cluster.stop_broker(1)

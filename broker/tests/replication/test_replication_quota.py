@@ -5,7 +5,7 @@ from __future__ import annotations
 from odradek_broker.replication.core.replication_quota import UNLIMITED, Rate, ReplicationQuota
 
 
-def test_the_rate_is_over_the_time_since_the_oldest_window_and_over_one_at_least() -> None:
+def test_the_rate_is_over_all_windows_and_at_least_one() -> None:
     rate = Rate(11, 1000)
     rate.record(1000, 0)
     assert rate.per_second(1) == 1000
@@ -16,7 +16,7 @@ def test_the_rate_is_over_the_time_since_the_oldest_window_and_over_one_at_least
     assert rate.per_second(20_000) == 0
 
 
-def test_a_throttle_holds_for_the_replicas_that_are_named() -> None:
+def test_a_quota_holds_for_the_throttled_replicas() -> None:
     throttle = ReplicationQuota(11, 1000)
     assert throttle.bytes_per_second == UNLIMITED
     throttle.configure("t", "0:1,1:2, 2:1", broker=1)
@@ -28,7 +28,7 @@ def test_a_throttle_holds_for_the_replicas_that_are_named() -> None:
     assert not throttle.is_throttled("t", 7)
 
 
-def test_a_throttle_is_exceeded_until_enough_time_has_gone_by() -> None:
+def test_a_quota_is_exceeded_until_enough_time_has_passed() -> None:
     throttle = ReplicationQuota(11, 1000)
     throttle.bytes_per_second = 500
     throttle.record(1500, 0)

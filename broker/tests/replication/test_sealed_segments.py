@@ -124,7 +124,7 @@ async def test_a_start_after_a_crash_reads_the_last_segment_only(
     assert log_of(node).log_end_offset == end
 
 
-async def test_what_a_crash_left_unflushed_is_flushed_after_the_start(
+async def test_segments_unflushed_at_a_crash_are_flushed_after_the_start(
     start_node: Any, connect: Any, make_batch: Any, tmp_path: Path
 ) -> None:
     node = await start_node(clock=ManualClock())
@@ -140,7 +140,7 @@ async def test_what_a_crash_left_unflushed_is_flushed_after_the_start(
     await until_written(clock, tmp_path / "data", log.recovery_point)
 
 
-async def test_the_checkpoint_has_its_turns_on_the_clock_that_the_user_moves(
+async def test_checkpoints_follow_the_clock_of_timeouts(
     start_node: Any, connect: Any, make_batch: Any, tmp_path: Path
 ) -> None:
     clock = ManualClock()
@@ -156,9 +156,7 @@ async def test_the_checkpoint_has_its_turns_on_the_clock_that_the_user_moves(
     await until(lambda: written(tmp_path / "data") == 1)
 
 
-async def test_logs_of_a_directory_are_flushed_one_after_the_other_and_produces_do_not_wait(
-    start_node: Any, connect: Any, make_batch: Any
-) -> None:
+async def test_one_log_of_a_directory_is_flushed_at_a_time(start_node: Any, connect: Any, make_batch: Any) -> None:
     disk = WatchedDisk()
     node = await start_node(disk=disk)
     client = await connect(node)
@@ -176,7 +174,7 @@ async def test_logs_of_a_directory_are_flushed_one_after_the_other_and_produces_
     assert names == sorted(names)
 
 
-async def test_a_flush_that_fails_leaves_the_recovery_point_and_the_checkpoint_where_they_were(
+async def test_a_failed_flush_leaves_the_recovery_point(
     start_node: Any, connect: Any, make_batch: Any, tmp_path: Path
 ) -> None:
     clock = ManualClock()
@@ -201,7 +199,7 @@ async def test_a_flush_that_fails_leaves_the_recovery_point_and_the_checkpoint_w
     assert written(data) == base
 
 
-async def test_a_broker_that_ends_during_a_flush_begins_nothing_more(
+async def test_a_broker_that_ends_during_a_flush_begins_no_other(
     start_node: Any, connect: Any, make_batch: Any, tmp_path: Path
 ) -> None:
     disk = WatchedDisk()

@@ -30,7 +30,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_a_flush_that_fails_in_the_background_answers_who_waits(
+async def test_a_failed_background_flush_completes_waiting_requests(
     start_node: Any, connect: Any, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
     disk = FailingDisk(tmp_path)
@@ -59,7 +59,7 @@ async def test_a_flush_that_fails_in_the_background_answers_who_waits(
     assert (await client.produce("t", make_batch(b"v"))).error_code == ErrorCode.NONE
 
 
-async def test_a_stray_log_that_cannot_be_set_aside_hinders_its_name_only_and_not_for_ever(
+async def test_a_stray_log_that_cannot_be_renamed_blocks_only_its_name(
     start_node: Any, connect: Any, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
     node = await start_node()
@@ -86,7 +86,7 @@ async def test_a_stray_log_that_cannot_be_set_aside_hinders_its_name_only_and_no
         assert len(list((tmp_path / "data").glob(f"{name}-0.*-stray"))) == 1
 
 
-async def test_a_deleted_log_that_cannot_be_removed_gives_its_name_back_later(
+async def test_the_name_of_a_deleted_log_is_free_after_its_removal(
     start_node: Any, connect: Any, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
     disk = FailingDisk(tmp_path)
@@ -120,7 +120,7 @@ async def test_a_topic_id_that_cannot_be_written_takes_its_directory_offline(
     assert (await client.produce("t", make_batch(b"v"), partition=1 - two)).error_code == ErrorCode.NONE
 
 
-async def test_a_log_directory_that_takes_nothing_new_leaves_new_partitions_to_the_others(
+async def test_new_logs_are_created_in_healthy_directories(
     start_node: Any, connect: Any, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
     disk = FailingDisk(tmp_path)
@@ -158,9 +158,7 @@ class WatchedDisk(RealDisk):
             self.forced.append((Path(path).name, get_ident()))
 
 
-async def test_the_loop_forces_nothing_to_the_disk_while_it_serves(
-    start_node: Any, connect: Any, make_batch: MakeBatch
-) -> None:
+async def test_no_sync_runs_on_the_event_loop(start_node: Any, connect: Any, make_batch: MakeBatch) -> None:
     disk = WatchedDisk()
     node: Node = await start_node(disk=disk)
     client = await connect(node)
@@ -181,9 +179,7 @@ async def test_the_loop_forces_nothing_to_the_disk_while_it_serves(
     assert get_ident() not in {thread for _, thread in disk.forced}
 
 
-async def test_the_loop_forces_nothing_to_the_disk_while_a_broker_closes_its_directories(
-    start_node: Any, connect: Any, make_batch: MakeBatch
-) -> None:
+async def test_no_sync_runs_on_the_event_loop_at_shutdown(start_node: Any, connect: Any, make_batch: MakeBatch) -> None:
     disk = WatchedDisk()
     node: Node = await start_node(disk=disk)
     client = await connect(node)
@@ -197,7 +193,7 @@ async def test_the_loop_forces_nothing_to_the_disk_while_a_broker_closes_its_dir
     assert get_ident() not in {thread for name, thread in disk.forced if name in wanted}
 
 
-async def test_a_broker_all_of_whose_disks_have_failed_ends(
+async def test_a_broker_ends_when_all_directories_have_failed(
     start_node: Any, connect: Any, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
     disk = FailingDisk(tmp_path)
@@ -229,7 +225,7 @@ async def test_a_broker_all_of_whose_disks_have_failed_ends(
         await connect(node)
 
 
-async def test_a_broker_that_has_left_tells_the_controller_of_no_replicas(
+async def test_a_stopped_broker_reports_no_replicas(
     start_node: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await start_node()

@@ -41,12 +41,12 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_a_compacted_topic_takes_no_record_without_a_key(client: Any, make_batch: Any) -> None:
+async def test_a_compacted_topic_rejects_records_without_a_key(client: Any, make_batch: Any) -> None:
     await client.create_topic("t", **COMPACT)
     assert (await client.produce("t", make_batch(b"v"))).error_code == ErrorCode.INVALID_RECORD
 
 
-async def test_it_runs_when_its_backoff_is_over(start_node: Any, connect: Any, tmp_path: Path) -> None:
+async def test_the_cleaner_runs_after_its_backoff(start_node: Any, connect: Any, tmp_path: Path) -> None:
     clock = ManualClock()
     node = await start_node(clock=clock, log_cleaner_backoff_ms="15000")
     client = await connect(node)
@@ -59,9 +59,7 @@ async def test_it_runs_when_its_backoff_is_over(start_node: Any, connect: Any, t
     await until(lambda: (tmp_path / "data" / "cleaner-offset-checkpoint").read_bytes() == b"0\n1\nt 0 20\n")
 
 
-async def test_on_demand_all_logs_that_are_dirty_enough_are_cleaned_by_the_clock_that_the_user_moves(
-    start_node: Any, connect: Any
-) -> None:
+async def test_clean_logs_cleans_all_dirty_logs_now(start_node: Any, connect: Any) -> None:
     clock = ManualClock()
     node = await start_node(clock=clock)
     client = await connect(node)
@@ -85,7 +83,7 @@ async def test_on_demand_all_logs_that_are_dirty_enough_are_cleaned_by_the_clock
     ]
 
 
-async def test_without_the_cleaner_nothing_is_cleaned(start_node: Any, connect: Any) -> None:
+async def test_a_disabled_cleaner_cleans_nothing(start_node: Any, connect: Any) -> None:
     node = await start_node(log_cleaner_enable="false")
     client = await connect(node)
     await client.create_topic("t", **COMPACT)
@@ -94,7 +92,7 @@ async def test_without_the_cleaner_nothing_is_cleaned(start_node: Any, connect: 
     assert len(left(log_of(node))) == 10
 
 
-async def test_a_log_of_both_policies_is_compacted_and_loses_what_is_too_old(start_node: Any, connect: Any) -> None:
+async def test_both_cleanup_policies_compact_and_delete(start_node: Any, connect: Any) -> None:
     clock = ManualClock()
     node = await start_node(clock=clock)
     client = await connect(node)
@@ -108,7 +106,7 @@ async def test_a_log_of_both_policies_is_compacted_and_loses_what_is_too_old(sta
     assert (left(log_of(node)), log_of(node).log_start_offset) == ([], 10)
 
 
-async def test_it_stops_where_a_transaction_is_undecided(start_node: Any, connect: Any) -> None:
+async def test_the_cleaner_stops_at_an_open_transaction(start_node: Any, connect: Any) -> None:
     node = await start_node()
     client = await connect(node)
     await client.create_topic("t", **COMPACT)
@@ -128,7 +126,7 @@ async def test_it_stops_where_a_transaction_is_undecided(start_node: Any, connec
     assert [value for _, key, value in left(log) if key in (b"a", b"b")] == [b"4", b"4"]
 
 
-async def test_offsets_of_groups_are_compacted_and_loaded_again(start_node: Any, connect: Any) -> None:
+async def test_consumer_offsets_are_compacted_and_loaded(start_node: Any, connect: Any) -> None:
     node = await start_node(offsets_topic_num_partitions="1")
     client = await connect(node)
     await client.create_topic("t")
@@ -162,7 +160,7 @@ async def test_offsets_of_groups_are_compacted_and_loaded_again(start_node: Any,
     assert answer.topics[0].partitions[0].committed_offset == 29
 
 
-async def test_the_throttle_makes_it_wait_and_a_deleted_topic_is_given_up(start_node: Any, connect: Any) -> None:
+async def test_a_throttled_pass_ends_when_the_topic_is_deleted(start_node: Any, connect: Any) -> None:
     clock = ManualClock()
     node = await start_node(clock=clock, log_cleaner_io_max_bytes_per_second="1000")
     client = await connect(node)
@@ -185,9 +183,7 @@ async def test_the_throttle_makes_it_wait_and_a_deleted_topic_is_given_up(start_
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-async def test_at_most_so_many_logs_are_compacted_at_once_as_there_are_threads(
-    start_node: Any, connect: Any, threads: int
-) -> None:
+async def test_one_log_per_cleaner_thread_is_compacted_at_a_time(start_node: Any, connect: Any, threads: int) -> None:
     clock = ManualClock()
     node = await start_node(clock=clock, log_cleaner_threads=str(threads), log_cleaner_io_max_bytes_per_second="1000")
     client = await connect(node)
@@ -213,7 +209,7 @@ async def test_at_most_so_many_logs_are_compacted_at_once_as_there_are_threads(
     assert [len(left(log)) for log in logs] == [2] * len(logs)
 
 
-async def test_the_throttle_is_for_all_passes_together() -> None:
+async def test_all_passes_share_the_throttle() -> None:
     clock = ManualClock()
     throttle = CleanerThrottle(Timers(clock, asyncio.get_running_loop()))
     passes = [asyncio.create_task(throttle.record(1000, 1000.0)) for _ in range(2)]
@@ -252,7 +248,7 @@ async def test_threads_share_the_dedupe_buffer(start_node: Any, connect: Any) ->
     assert used == [2 / 1000, 2 / 500]
 
 
-async def test_more_threads_work_as_soon_as_they_are_asked_for(start_node: Any, connect: Any) -> None:
+async def test_added_cleaner_threads_work_immediately(start_node: Any, connect: Any) -> None:
     clock = ManualClock()
     node = await start_node(clock=clock, log_cleaner_backoff_ms="1000", log_cleaner_io_max_bytes_per_second="1")
     client = await connect(node)
@@ -270,7 +266,7 @@ async def test_more_threads_work_as_soon_as_they_are_asked_for(start_node: Any, 
     await until(lambda: sum(log.cleaner.in_progress for log in logs) == 2)
 
 
-async def test_the_cleaner_is_loaded_off_the_loop(start_node: Any, connect: Any, monkeypatch: Any) -> None:
+async def test_the_cleaner_is_imported_on_a_worker_thread(start_node: Any, connect: Any, monkeypatch: Any) -> None:
     threads: list[int] = []
     load = log_manager.import_cleaner
 
@@ -309,7 +305,7 @@ async def test_a_broker_ends_in_the_middle_of_a_pass(start_node: Any, connect: A
         await node.stop()
 
 
-async def test_a_log_with_damage_is_served_and_not_cleaned(start_node: Any, connect: Any, tmp_path: Path) -> None:
+async def test_a_corrupt_log_is_served_and_not_cleaned(start_node: Any, connect: Any, tmp_path: Path) -> None:
     node = await start_node()
     client = await connect(node)
     for name in ("t", "u"):
@@ -330,7 +326,7 @@ async def test_a_log_with_damage_is_served_and_not_cleaned(start_node: Any, conn
 
 
 @pytest.mark.parametrize("call", ["write", "rename", "replace_file"])
-async def test_a_disk_that_fails_under_it_takes_its_directory_offline(
+async def test_a_failing_disk_during_a_pass_takes_its_directory_offline(
     start_node: Any, connect: Any, tmp_path: Path, call: str
 ) -> None:
     disk = FailingDisk(tmp_path)
@@ -355,9 +351,7 @@ async def test_a_disk_that_fails_under_it_takes_its_directory_offline(
     assert len(left(log_of(node, index=1 - index))) == 1
 
 
-async def test_a_replica_copies_what_its_leader_has_compacted_and_cleans_for_itself(
-    tmp_path: Path, connect: Any
-) -> None:
+async def test_a_follower_copies_compacted_records_and_cleans_its_log(tmp_path: Path, connect: Any) -> None:
     trio = Trio(tmp_path, connect)
     await trio.start()
     try:
@@ -390,7 +384,7 @@ async def test_a_replica_copies_what_its_leader_has_compacted_and_cleans_for_its
         await trio.cluster.stop(grace_ms=100)
 
 
-async def test_producing_and_fetching_go_on_while_it_works(start_node: Any, connect: Any) -> None:
+async def test_produce_and_fetch_continue_during_a_pass(start_node: Any, connect: Any) -> None:
     node = await start_node(clock=Clock())
     client, other = await connect(node), await connect(node)
     await client.create_topic("t", **COMPACT)

@@ -30,9 +30,7 @@ def bases(log: Log) -> list[int]:
 
 
 @pytest.mark.parametrize("way", ["on schedule", "by order"])
-async def test_one_look_gives_up_what_is_too_old_or_too_much_or_deleted(
-    start_node: Any, connect: Connect, way: str
-) -> None:
+async def test_retention_deletes_by_time_size_and_start_offset(start_node: Any, connect: Connect, way: str) -> None:
     clock = ManualClock()
     node = await start_node(clock=clock)
     world = World(node, await connect(node), clock)
@@ -79,7 +77,7 @@ async def test_one_look_gives_up_what_is_too_old_or_too_much_or_deleted(
     ]
 
 
-async def test_a_clock_that_is_moved_back_keeps_what_it_made_too_old(start_node: Any, connect: Connect) -> None:
+async def test_segments_are_kept_after_the_clock_is_moved_back(start_node: Any, connect: Connect) -> None:
     clock = ManualClock()
     node = await start_node(clock=clock)
     world = World(node, await connect(node), clock)
@@ -91,7 +89,9 @@ async def test_a_clock_that_is_moved_back_keeps_what_it_made_too_old(start_node:
     assert not world.is_empty
 
 
-async def test_every_replica_gives_up_its_own_segments(tmp_path: Path, connect: Connect, make_batch: Any) -> None:
+async def test_every_replica_applies_retention_to_its_own_log(
+    tmp_path: Path, connect: Connect, make_batch: Any
+) -> None:
     trio = Trio(tmp_path, connect)
     await trio.start()
     try:
@@ -110,9 +110,7 @@ async def test_every_replica_gives_up_its_own_segments(tmp_path: Path, connect: 
         await trio.cluster.stop(grace_ms=100)
 
 
-async def test_no_segment_goes_that_is_not_on_all_replicas_in_sync(
-    tmp_path: Path, connect: Connect, make_batch: Any
-) -> None:
+async def test_retention_stops_at_the_high_watermark(tmp_path: Path, connect: Connect, make_batch: Any) -> None:
     trio = Trio(tmp_path, connect)
     await trio.start()
     try:
