@@ -621,7 +621,9 @@ async def test_a_broker_is_drained_onto_a_new_one_during_produces(trio: Trio, ma
 
 
 @pytest.mark.parametrize("broker", [1, 2])
-async def test_a_replica_with_a_corrupt_log_never_leads_nor_blocks_others(trio: Trio, make_batch: Any, broker: int) -> None:
+async def test_a_replica_with_a_corrupt_log_never_leads_nor_blocks_others(
+    trio: Trio, make_batch: Any, broker: int
+) -> None:
     await trio.create([1, 2, 0])
     client = await trio.client(1)
     await client.produce("t", make_batch(b"a"))
