@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from odradek.exceptions import SettingsError
 from odradek_broker.config import OUR_NUMBERS, OUR_SETTINGS
@@ -28,12 +29,20 @@ _CLUSTER_ID_SETTING = "cluster.id"
 _OPEN_PREFIXES = ("listener.name.", "metric.", "metrics.", "config.providers.")
 
 
+class SettingWarning(NamedTuple):
+    """A setting that the broker does not follow: `event` for the log, its name, and the reason."""
+
+    event: str
+    setting: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings to start a broker with, and warnings for its user."""
+    """The settings to start a broker with, and warnings for the log."""
 
     values: Mapping[str, str]
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[SettingWarning, ...] = ()
 
 
 def gather(
@@ -48,7 +57,7 @@ def gather(
     the environment is a warning, as in Kafka, and so is a setting that has no effect in Odradek.
     """
     found: dict[str, str] = {}
-    warnings: list[str] = []
+    warnings: list[SettingWarning] = []
     if file is not None:
         found.update(read_properties(file))
     if environment is not None:
@@ -56,8 +65,8 @@ def gather(
     for name in sorted(found):
         if not _known(name):
             reason = why_removed(name)
-            about = f"Kafka removed it: {reason}" if reason else f"unknown setting{_did_you_mean(name)}"
-            warnings.append(f"{name} is ignored: {about}")
+            about = f"Kafka removed it: {reason}" if reason else f"Kafka does not have it{_did_you_mean(name)}"
+            warnings.append(SettingWarning("setting is ignored", name, about))
             del found[name]
     for name, value in (overrides or {}).items():
         if not _known(name):
@@ -75,7 +84,7 @@ def gather(
             and not has_effect(name)
             and not name.startswith(_OPEN_PREFIXES)
         ):
-            warnings.append(f"{name} has no effect in Odradek")
+            warnings.append(SettingWarning("setting has no effect", name, "Odradek does not use it"))
     return Settings(found, tuple(warnings))
 
 

@@ -186,7 +186,7 @@ def test_up_reads_a_properties_file_and_warns_of_unknown_settings(tmp_path: Path
     finally:
         broker.terminate()
         _, log = broker.communicate(timeout=WAIT_S)
-    assert "no.such.thing is ignored: unknown setting" in log
+    assert "warning  setting is ignored  setting=no.such.thing reason='Kafka does not have it'" in log
 
 
 def test_ready_exits_0_with_a_broker_and_1_without_one(cluster: Cluster) -> None:

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from odradek.settings import Settings, SettingsError, environment_variable, from_environment, gather, read_properties
+from odradek.settings import (
+    Settings,
+    SettingsError,
+    SettingWarning,
+    environment_variable,
+    from_environment,
+    gather,
+    read_properties,
+)
 
 
 def test_overrides_win_over_the_environment_which_wins_over_a_file(tmp_path: Path) -> None:
@@ -53,15 +61,23 @@ def test_unknown_names_in_a_file_and_the_environment_are_warnings(tmp_path: Path
     assert settings == Settings(
         {},
         (
-            "log.message.format.version is ignored: Kafka removed it: Kafka 4 writes record batches of format 2 only",
-            "no.such.thing is ignored: unknown setting",
-            "num.partitons is ignored: unknown setting; did you mean num.partitions?",
+            SettingWarning(
+                "setting is ignored",
+                "log.message.format.version",
+                "Kafka removed it: Kafka 4 writes record batches of format 2 only",
+            ),
+            SettingWarning("setting is ignored", "no.such.thing", "Kafka does not have it"),
+            SettingWarning(
+                "setting is ignored", "num.partitons", "Kafka does not have it; did you mean num.partitions?"
+            ),
         ),
     )
 
 
 def test_a_known_setting_without_effect_is_a_warning() -> None:
-    assert gather(overrides={"ssl.protocol": "TLSv1.3"}).warnings == ("ssl.protocol has no effect in Odradek",)
+    assert gather(overrides={"ssl.protocol": "TLSv1.3"}).warnings == (
+        SettingWarning("setting has no effect", "ssl.protocol", "Odradek does not use it"),
+    )
 
 
 def test_a_quorum_of_several_is_refused() -> None:
