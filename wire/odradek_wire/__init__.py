@@ -1,1 +1,2 @@
-"""Kafka's wire protocol: bytes to messages and back. Knows no socket, file, clock or broker."""
+"""Kafka's wire protocol: decodes bytes to messages and encodes messages to bytes. Knows no sockets, files or
+brokers."""

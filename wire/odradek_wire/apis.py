@@ -1,7 +1,7 @@
-"""The APIs: key, name, the versions that Kafka 3.9.1, Kafka 4.3.0 and we speak; which header goes with which version.
+"""The table of APIs: key, name, header versions, and the versions of Kafka 3.9.1, of Kafka 4.3.0 and of our codec.
 
-One explicit table. `versions` is the union of both releases: what the codec can read and write. What a broker serves is
-the broker's choice.
+`versions` is the union of both releases: all versions that the codec reads and writes. The broker decides which of them
+it serves.
 """
 
 from enum import IntEnum
@@ -113,7 +113,7 @@ class ApiKey(IntEnum):
 
 
 class ApiInfo:
-    """What the releases say about one API. A release that lacks it has no versions (None) and no listeners."""
+    """One API in both releases. A release without the API has no versions (None) and no listeners."""
 
     __slots__ = (
         "flexible_from",
@@ -151,16 +151,16 @@ class ApiInfo:
         self.flexible_from = flexible_from
         self.listeners_3_9 = frozenset(_LISTENERS[letter] for letter in listeners_3_9)
         self.listeners_4_3 = frozenset(_LISTENERS[letter] for letter in listeners_4_3)
-        # The release's highest version is still unstable there: not offered unless unstable.api.versions.enable is set.
+        # The highest version is unstable in that release, which offers it only with unstable.api.versions.enable.
         self.unstable_3_9 = "3.9" in unstable
         self.unstable_4_3 = "4.3" in unstable
 
     def request_class(self) -> type[Message]:
-        """Imports the module of this API."""
+        """Return the class of the request; imports its module."""
         return getattr(import_module(self.module), self.name + "Request")  # type: ignore[no-any-return]
 
     def response_class(self) -> type[Message]:
-        """Imports the module of this API."""
+        """Return the class of the response; imports its module."""
         return getattr(import_module(self.module), self.name + "Response")  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
@@ -286,15 +286,15 @@ APIS: dict[int, ApiInfo] = {
 
 
 def request_header_version(key: int, version: int) -> int:
-    """0, 1 or 2. `KeyError` for an unknown API."""
+    """Return 0, 1 or 2. Raises KeyError for an unknown API."""
     if version >= APIS[key].flexible_from:
         return 2
-    # ControlledShutdown v0 predates the client id in the header (KIP-13).
+    # ControlledShutdown v0 is older than the client id in the header.
     return 0 if key == 7 and version == 0 else 1
 
 
 def response_header_version(key: int, version: int) -> int:
-    """0 or 1. `KeyError` for an unknown API."""
-    # ApiVersions keeps header v0 in flexible versions: the client must read this answer before it knows which versions
-    # we speak (KIP-511).
+    """Return 0 or 1. Raises KeyError for an unknown API."""
+    # ApiVersions keeps header v0 in flexible versions: the client reads this response before it knows the broker's
+    # versions (KIP-511).
     return 1 if version >= APIS[key].flexible_from and key != 18 else 0

@@ -1,16 +1,17 @@
-"""Writes and compiles the codec of one message in one version, as straight Python source.
+"""Write and compile the codec of one message in one version, as straight Python source.
 
-What makes it fast, and keeps it short enough to compile in a millisecond or two:
+The compiled source is fast, and short enough to compile in a millisecond or two:
 
-- neighbouring fields of fixed size are one `struct` call, together with the string before them (decoding) or the string
-  or the arrays of integers among them (encoding): a table holds one `struct` per length that was seen;
-- a decoder reads on over what is usually absent or short (a nullable array of structs, the rest of a varint), and once
-  more only where it is there: the bytes taken for what follows exist in every message that is whole;
-- structs are filled without their constructor; arrays of structs are loops in place, no function is called per element;
-- reading past the end is noticed by `struct` or by indexing; a count promises nothing, elements are made as they come;
-- `interpreter` does what is rare (tagged fields, unknown tags, every error): it finds the field and the byte.
+- One `struct` call reads or writes neighbouring fields of fixed size, together with the string before them (decoding)
+  or the string or arrays of integers among them (encoding). A table keeps one `struct` for each length that was seen.
+- A decoder first assumes that what is usually absent or short (a nullable array of structs, the rest of a varint) is
+  absent, and reads again if it is present: every valid message has enough bytes after it for the first attempt.
+- Structs are filled without their constructor, and arrays of structs are loops: no function call per element.
+- `struct` and indexing detect the end of the data. Nothing is allocated by a count before its elements are read.
+- `interpreter` does everything rare: tagged fields, unknown tags and errors, for which it finds the field and the byte.
 
-Both must accept and refuse the same: an error that `interpreter` does not find again is a mistake of ours.
+The compiled codec and `interpreter` must accept and reject the same messages: an error that only the compiled codec
+finds is our bug.
 """
 
 from collections.abc import Callable
@@ -21,11 +22,11 @@ from odradek_wire.message import Message
 from odradek_wire.notation import MessageType, StructType
 
 TABLE_LIMIT = 256
-"""Lengths remembered in one table; others are made anew each time."""
+"""The number of lengths that one table keeps; a `struct` for another length is made at each use."""
 
 
 class CodecSource:
-    """Lines of source under construction, and the names they refer to."""
+    """The source of one codec under construction: its lines, and the values of the names in them."""
 
     def __init__(self, message: MessageType, cls: type[Message], version: int) -> None:
         self.message = message

@@ -1,4 +1,4 @@
-"""The source of a decoder: see `compiled`."""
+"""Compile the decoder of one message in one version; see `compiled`."""
 
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
@@ -14,25 +14,25 @@ from odradek_wire.notation import FIXED, Field, MessageType, StructType
 
 
 def compile_decoder(message: MessageType, cls: type[Message], version: int) -> Callable[..., Any]:
-    """``decode(data, position=0) -> message``"""
+    """Return ``decode(data, position=0) -> message``."""
     source = DecoderSource(message, cls, version)
     return source.function("decode", source.text())
 
 
 def compile_limited_decoder(message: MessageType, cls: type[Message], version: int) -> Callable[..., Any]:
-    """``decode(data, position, limit) -> (message, its elements)``, or `TooManyElementsError`"""
+    """Return ``decode(data, position, limit) -> (message, its elements)``, which raises TooManyElementsError."""
     source = DecoderSource(message, cls, version, limited=True)
     return source.function("decode", source.text())
 
 
 Run = Sequence[tuple[str, str]]
-"""Fields of fixed size: format characters of `struct`, and what to assign them to."""
+"""Fields of fixed size: the format character of `struct` and the target of the assignment."""
 
 
 class _Lengths:
-    """Length → unpack function for a field of that length and the fixed fields after it.
+    """A table from a length to the unpack function of a field of that length and the fixed fields after it.
 
-    The compiled code looks into `known`, a plain dict, which is the fastest there is, and calls `learn` on a KeyError.
+    The compiled code looks into the plain dict `known`, because nothing is faster, and calls `learn` on a KeyError.
     """
 
     def __init__(self, code: str, after: str, compact: bool, nullable: bool) -> None:
@@ -55,11 +55,14 @@ class _Lengths:
 
 
 class DecoderSource(CodecSource):
-    """`m` is the data, `p` the position. A run is the fixed fields waiting to be read by one call. It may be led by a
-    field of variable length whose length has been read already, and may go on over an array that is usually absent."""
+    """The source of a decoder, in which `m` is the data and `p` the position.
+
+    A run is a sequence of fixed fields that one call will read. A field of variable length may come first, if its
+    length has been read, and an array that is usually absent may be among them.
+    """
 
     def __init__(self, message: MessageType, cls: type[Message], version: int, *, limited: bool = False) -> None:
-        """`limited`: `left` counts down how many elements there may be."""
+        """With `limited`, the source counts `left` down: the number of elements that it may still read."""
         super().__init__(message, cls, version)
         self.limited = limited
         self.run: list[tuple[str, str]] = []
@@ -77,7 +80,7 @@ class DecoderSource(CodecSource):
             self.names |= {"tags": self.limited_tags, "TooMany": TooManyElementsError}
 
     def explain(self, data: Any, position: int, error: Exception, limit: int | None = None) -> Exception:
-        """The error that says where; the compiled code only knows that there is one."""
+        """Raise the error with its field and position, which the compiled code does not know."""
         Reader(self.message, self.cls, self.version, data, position, limit=limit).decode()
         return AssertionError(f"{self.message.name} v{self.version}: {error!r} only where it is compiled")
 
@@ -88,7 +91,7 @@ class DecoderSource(CodecSource):
     def limited_tags(
         self, data: Any, position: int, count: int, struct: StructType, target: Any, left: int
     ) -> tuple[int, int]:
-        """As `tags`, and how many elements are left."""
+        """Like `tags`; also return how many elements are left."""
         reader = Reader(self.message, self.cls, self.version, data, position, limit=left)
         return reader.decode_tags(struct, target, count), reader.left
 
@@ -179,7 +182,7 @@ class DecoderSource(CodecSource):
                 self.block(field, n, target)
 
     def length(self, field: Field) -> str:
-        """Reads the length with the run before it; the name of the variable, which is length + 1 where compact."""
+        """Read the length with the run before it; return the name of its variable, which is length + 1 if compact."""
         n = self.fresh_name("n")
         if self.compact(field):
             self.run.append(("B", n))
@@ -215,10 +218,10 @@ class DecoderSource(CodecSource):
         self.indent = before
 
     def records(self, field: Field, target: str) -> None:
-        """A view, whose length is `n`.
+        """Assign a view of `n` bytes.
 
-        Batches have lengths of two or three bytes, and a call costs more than reading them. The two bytes after the
-        first are there even where they are no part of the length: the counts of tags of two structs follow at least.
+        The length of a batch has two or three bytes, and a call costs more than reading them inline. The two bytes
+        after the first exist even if they are not part of the length: at least the tag counts of two structs follow.
         """
         n = self.fresh_name("n")
         if self.compact(field):
@@ -244,12 +247,13 @@ class DecoderSource(CodecSource):
         self.indent = before
 
     def usually_absent(self, field: Field, following: Field | None) -> bool:
-        """An array of structs that may be null, such as a fetch's aborted transactions, with fixed fields after it."""
+        """Return whether this is a nullable array of structs with fixed fields after it, such as aborted
+        transactions."""
         fixed = following is not None and not following.array and following.type in FIXED
         return fixed and field.array and field.struct is not None and field.nullable(self.version)
 
     def absent_array(self, field: Field, target: str) -> None:
-        """The run goes on over the array; it is cut, and its second part read again, if there are elements."""
+        """Continue the run after the array; if the array has elements, `present_after_all` reads the rest again."""
         n = self.fresh_name("n")
         if self.absent is not None:
             self.flush()
@@ -257,7 +261,7 @@ class DecoderSource(CodecSource):
         self.absent = (field, n, target, len(self.run))
 
     def block(self, field: Field, n: str, target: str) -> None:
-        """Arrays that are loops."""
+        """Read an array by a loop."""
         before = self.indent
         none, least = ("0", "1") if self.compact(field) else ("-1", "0")
         if field.nullable(self.version):
@@ -283,7 +287,7 @@ class DecoderSource(CodecSource):
         if minimum_size(field, self.version, self.flexible) == 0:
             self.emit(f"if {n} - {least} > len(m): raise ValueError")
         self.emit(f"{items} = {target} = []")
-        # A range costs as much as reading a short element.
+        # Not a range, which costs as much as reading a short element.
         self.emit(f"while {n} > {least}:")
         self.indent += " "
         self.emit(f"{n} -= 1")
@@ -300,7 +304,8 @@ class DecoderSource(CodecSource):
         self.emit(f"{items}.append({o})")
 
     def flush(self, ahead: Run = ()) -> int:
-        """Reads the run. What is `ahead` is read with it, to be looked at; then the caller moves `p`, by the result."""
+        """Read the run, and with it the fields `ahead`, without moving past those: the caller adds the result to
+        `p`."""
         lead, self.lead = self.lead, None
         absent, self.absent = self.absent, None
         run, self.run = self.run, []
@@ -335,7 +340,7 @@ class DecoderSource(CodecSource):
             self.emit(f"{_targets(run)}= {unpack}(m, p)")
 
     def variable(self, field: Field, n: str, target: str, run: Run, size: int) -> None:
-        """A string or bytes and the run after them; moves over them and the first `size` bytes of the run."""
+        """Read a string or bytes and the run after it; move past it and the first `size` bytes of the run."""
         compact, nullable = self.compact(field), field.nullable(self.version)
         self.find_unpack(_Lengths("s", _codes(run), compact, nullable), n)
         value = "s.decode()" if field.type == "string" else "s"
@@ -374,7 +379,7 @@ class DecoderSource(CodecSource):
         self.emit(f"except KeyError: u = {self.constant('L', lengths.learn)}({n})")
 
     def present_after_all(self, absent: tuple[Field, str, str, int], run: Run) -> None:
-        """Reads an array that the run went over, and what it took for the run behind it once more."""
+        """Read an array that the run assumed to be absent, and then the fields after it again."""
         field, n, target, _ = absent
         before = self.indent
         self.emit(f"if {n} > 1:" if self.compact(field) else f"if {n} > 0 or {n} < -1:")
@@ -401,12 +406,12 @@ def _size(run: Run) -> int:
 
 _SECOND = tuple((byte << 7) - 128 - 1 for byte in range(256))
 _THIRD = tuple((byte << 14) - 16384 for byte in range(128))
-"""What the second and third byte of a varint add to the length, which is the varint less one; each takes back the
-continuation bit of the byte before."""
+"""The value that the second and third byte of a varint add to the length, which is the varint minus one. Each value
+also subtracts the continuation bit of the byte before."""
 
 
 def _read_varint(m: Any, p: int) -> tuple[int, int]:
-    """The varint whose first byte, just before `p`, has been read; its value and the position after it."""
+    """Read the varint whose first byte is just before `p`; return its value and the position after it."""
     byte = m[p]
     value = m[p - 1] & 127 | (byte & 127) << 7
     if byte < 128:
@@ -424,7 +429,7 @@ def _read_varint(m: Any, p: int) -> tuple[int, int]:
 
 
 def _read_count(m: Any, p: int) -> tuple[int, int]:
-    """As `_read_varint`, for the count of an array that is not null."""
+    """Like `_read_varint`, for the count of an array that must not be null."""
     value, p = _read_varint(m, p) if m[p - 1] > 127 else (0, p)
     if value < 1:
         raise ValueError("null")

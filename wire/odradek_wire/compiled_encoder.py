@@ -1,4 +1,4 @@
-"""The source of an encoder: see `compiled`."""
+"""Compile the encoder of one message in one version; see `compiled`."""
 
 from collections.abc import Callable
 from struct import Struct as Packing
@@ -11,16 +11,18 @@ from odradek_wire.notation import FIXED, Field, MessageType, StructType
 
 
 def compile_encoder(message: MessageType, cls: type[Message], version: int) -> Callable[[Any], list[Any]]:
-    """``encode(message) -> parts``"""
+    """Return ``encode(message) -> parts``."""
     source = EncoderSource(message, cls, version)
     return source.function("encode", source.text())
 
 
 class _Packs(dict[Any, Callable[..., bytes]]):
-    """Length (or tuple of lengths) → pack function for fields around strings or arrays of those lengths.
+    """A table from a length, or a tuple of lengths, to the pack function of the fields around strings or arrays of
+    those lengths.
 
-    `parts` are format strings, and for each length a pair: the code of its own field ("" where it is a varint) and of
-    the elements that follow it ("" where none do)."""
+    `parts` are format strings and, for each length, a pair: the format of the length itself ("" for a varint) and of
+    the elements after it ("" for none).
+    """
 
     def __init__(self, parts: list[str | tuple[str, str]]) -> None:
         self.parts = parts
@@ -63,7 +65,7 @@ def _arguments(code: str) -> int:
 
 
 def _with_varints(pack: Callable[..., bytes], at: list[int]) -> Callable[..., bytes]:
-    """Lengths that take more than one byte are made into varints first."""
+    """Convert lengths that need more than one byte to varints first."""
 
     def packed(*arguments: Any) -> bytes:
         values = list(arguments)
@@ -90,8 +92,10 @@ def _varint(value: int) -> bytes:
 
 
 class EncoderSource(CodecSource):
-    """`out` is the list of parts. A group is what one call will pack: fixed fields, and either one string or any number
-    of arrays of integers."""
+    """The source of an encoder, in which `out` is the list of parts.
+
+    One call packs fixed fields and either one string or any number of arrays of integers.
+    """
 
     def __init__(self, message: MessageType, cls: type[Message], version: int) -> None:
         super().__init__(message, cls, version)
@@ -102,7 +106,7 @@ class EncoderSource(CodecSource):
         self.names |= {"varint": _varint, "explain": self.explain, "slowly": self.slowly, "tags": self.tags}
 
     def explain(self, value: Any, error: Exception) -> Exception:
-        """The error that says where; the compiled code only knows that there is one."""
+        """Raise the error with its field, which the compiled code does not know."""
         Writer(self.message, self.version).encode(value)
         return AssertionError(f"{self.message.name} v{self.version}: {error!r} only where it is compiled")
 
@@ -130,7 +134,7 @@ class EncoderSource(CodecSource):
         )
 
     def struct(self, struct: StructType, o: str, instead: str) -> None:
-        """`instead` is what to do with a struct that has unknown tags, empty if the caller has asked already."""
+        """`instead` is the statement for a struct with unknown tags; empty if the caller has handled them."""
         tagged = struct.tagged(self.version)
         refuse = [self.differs(f, f"{o}.{f.name}") for f in struct.absent(self.version) if not f.ignorable]
         if self.flexible and not tagged and instead:
@@ -154,7 +158,7 @@ class EncoderSource(CodecSource):
         self.emit("else: append(b'\\0')")
 
     def differs(self, field: Field, value: str) -> str:
-        """An expression that is true when the value is not the default."""
+        """Return an expression that is true if the value is not the default."""
         if field.default is ...:
             assert field.struct is not None
             inner = " or ".join(self.differs(f, f"{value}.{f.name}") for f in field.struct.fields)
@@ -228,7 +232,7 @@ class EncoderSource(CodecSource):
         self.arguments.append(f"*{x}")
 
     def sized(self, field: Field, value: str, nothing: str) -> tuple[str, str]:
-        """Names of the length, -1 for null, and of the value, `nothing` for null."""
+        """Return the names of the length (-1 for null) and of the value (`nothing` for null)."""
         x, n = self.fresh_name("x"), self.fresh_name("n")
         self.emit(f"{x} = {value}")
         if field.nullable(self.version):
@@ -261,7 +265,7 @@ class EncoderSource(CodecSource):
         self.indent = before
 
     def block(self, field: Field, value: str) -> None:
-        """Records and bytes, which become parts, and arrays that are loops."""
+        """Append records or bytes as a part of their own, or write an array by a loop."""
         if self.keys:
             self.flush()
         n, x = self.sized(field, value, "b''" if not field.array else "()")

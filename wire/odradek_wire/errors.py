@@ -1,14 +1,14 @@
-"""Error codes of the protocol, and what the codec raises.
+"""Error codes of the protocol (Kafka's Errors), and the exceptions of the codec.
 
-`ErrorCode` is what one side tells the other in an `error_code` field. `DecodeError` means that a peer sent bytes that
-are no message; `EncodeError` and `UnsupportedVersionError` that we were asked to write what the version cannot say.
+`ErrorCode` is the value of an `error_code` field. DecodeError and TooManyElementsError mean that a peer sent wrong
+bytes; EncodeError and UnsupportedVersionError that the caller asked for something that the version cannot represent.
 """
 
 from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """All codes that Kafka 4.3 knows (org.apache.kafka.common.protocol.Errors)."""
+    """The error codes of Kafka 4.3 (org.apache.kafka.common.protocol.Errors)."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -148,10 +148,10 @@ class ErrorCode(IntEnum):
 
 
 class DecodeError(Exception):
-    """Bytes that are not the message they claim to be.
+    """Bytes that do not decode as the expected message.
 
-    `message` and `version` say what was expected, `path` names the field (``topics[3].name``), `position` is the offset
-    in the buffer of the byte where reading failed, `reason` says what is wrong there.
+    `message` and `version` are the expected ones, `path` is the field (``topics[3].name``), `position` the index in the
+    buffer of the byte at which decoding failed, `reason` the fault there.
     """
 
     def __init__(self, message: str, version: int, path: str, position: int, reason: str) -> None:
@@ -176,7 +176,8 @@ class TooManyElementsError(Exception):
 
 
 class EncodeError(Exception):
-    """A message that this version cannot say: a field out of range, null, or set though the version lacks it."""
+    """A message that this version cannot represent: a field is out of range, null, or set although the version lacks
+    it."""
 
     def __init__(self, message: str, version: int, path: str, reason: str) -> None:
         super().__init__(message, version, path, reason)
@@ -190,7 +191,7 @@ class EncodeError(Exception):
 
 
 class UnsupportedVersionError(Exception):
-    """A version that the message never had."""
+    """A version that the message does not have."""
 
     def __init__(self, message: str, version: int, minimum: int, maximum: int) -> None:
         super().__init__(message, version, minimum, maximum)
@@ -198,4 +199,4 @@ class UnsupportedVersionError(Exception):
         self.version = version
 
     def __str__(self) -> str:
-        return f"{self.message} has versions {self.args[2]} to {self.args[3]}, not {self.version}"
+        return f"{self.message} has versions {self.args[2]} to {self.args[3]}, got {self.version}"

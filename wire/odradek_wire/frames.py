@@ -1,7 +1,7 @@
-"""Requests and responses with their headers, without the four bytes of length before them.
+"""Encode and decode requests and responses with their headers, without the four bytes of length before them.
 
-A server reads the header with `decode_request_header`, then the body from the position it returns. The rest is for
-clients and tests.
+A server decodes the header with `decode_request_header`, then the body from the position that it returns. The other
+functions are for clients and tests.
 """
 
 from struct import Struct as Packing
@@ -19,18 +19,18 @@ from odradek_wire.messages.response_header import ResponseHeader
 SIZE_BYTES = 4
 """The length before a frame."""
 HEADER_MIN_BYTES = 10
-"""API key, version, correlation id and the length of the client id: what every request header but
-ControlledShutdown's begins with."""
+"""The size of API key, version, correlation id and length of the client id, with which every request header begins
+except that of ControlledShutdown v0."""
 
 _unpack_head = Packing(">hhih").unpack_from
 _CORRELATION_ID = Packing(">i")
 
 
 def decode_request_header(data: Buffer) -> tuple[int, int, int, str | None, int]:
-    """``(api_key, api_version, correlation_id, client_id, body_position)``; `DecodeError` if the header is broken.
+    """Return ``(api_key, api_version, correlation_id, client_id, body_position)``. Raises DecodeError.
 
-    The header of an unknown API is read as header v1. A version that we do not speak has the header of those around it,
-    so that ApiVersions can be answered with UNSUPPORTED_VERSION.
+    Reads the header of an unknown API as header v1. An unsupported version has the header of its neighbours, so that
+    the broker can answer ApiVersions with UNSUPPORTED_VERSION.
     """
     try:
         api_key, api_version, correlation_id, size = _unpack_head(data, 0)
@@ -55,7 +55,7 @@ def decode_request_header(data: Buffer) -> tuple[int, int, int, str | None, int]
 
 
 def _decode_slowly(data: Buffer) -> tuple[int, int, int, str | None, int]:
-    """Headers with tagged fields, ControlledShutdown's header v0, and broken ones."""
+    """Decode a header with tagged fields, the header v0 of ControlledShutdown, or a malformed one."""
     layout = codec.layout(RequestHeader)
     head, _ = Reader(layout, RequestHeader, 0, data, 0).decode_prefix()
     key, version = head.request_api_key, head.request_api_version
@@ -65,7 +65,7 @@ def _decode_slowly(data: Buffer) -> tuple[int, int, int, str | None, int]:
 
 
 def decode_request(data: Buffer) -> tuple[RequestHeader, Message]:
-    """A whole request frame."""
+    """Decode a whole request frame. Raises DecodeError and UnsupportedVersionError."""
     key, version, correlation_id, client_id, position = decode_request_header(data)
     header = RequestHeader(key, version, correlation_id, client_id)
     if key not in APIS:
@@ -74,7 +74,8 @@ def decode_request(data: Buffer) -> tuple[RequestHeader, Message]:
 
 
 def decode_response(cls: type[M], version: int, data: Buffer) -> tuple[int, M]:
-    """``(correlation id, response)`` of a whole response frame."""
+    """Decode a whole response frame to ``(correlation id, response)``. Raises DecodeError and
+    UnsupportedVersionError."""
     layout = codec.layout(ResponseHeader)
     header_version = response_header_version(cls.API_KEY, version)
     header, position = Reader(layout, ResponseHeader, header_version, data, 0).decode_prefix()
@@ -82,14 +83,14 @@ def decode_response(cls: type[M], version: int, data: Buffer) -> tuple[int, M]:
 
 
 def encode_request(request: Message, version: int, correlation_id: int, client_id: str | None = None) -> bytes:
-    """A whole request frame."""
+    """Encode a whole request frame. Raises EncodeError and UnsupportedVersionError."""
     key = request.API_KEY
     header = RequestHeader(key, version, correlation_id, client_id)
     return codec.encode(header, request_header_version(key, version)) + codec.encode(request, version)
 
 
 def encode_response_parts(response: Message, version: int, correlation_id: int) -> list[Part]:
-    """A whole response frame as parts: file slices stay what they are."""
+    """Encode a whole response frame to parts; records in files are not read."""
     head = _CORRELATION_ID.pack(correlation_id)
     if response_header_version(response.API_KEY, version) == 1:
         head += b"\0"

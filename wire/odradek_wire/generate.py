@@ -1,6 +1,6 @@
-"""Writes `messages/*.py` from `definitions/*.msg`: the classes that a type checker and an editor see.
+"""Generate `messages/*.py` from `definitions/*.msg`: the classes that type checkers and editors read.
 
-Run `python -m odradek_wire.generate` after changing a definition; a test compares the files with the definitions.
+Run `python -m odradek_wire.generate` after a change of a definition; a test compares the files with the definitions.
 """
 
 import sys
@@ -24,7 +24,7 @@ _KINDS = {
 
 
 def module_source(definition: str) -> str:
-    """The whole text of the module for one definition."""
+    """Return the text of the module of one definition."""
     classes = [_message(message) for message in load(definition)]
     body = "\n\n\n".join(classes)
     wanted = ["Message", "Struct"] if "(Struct)" in body else ["Message"]
@@ -71,7 +71,7 @@ def _message(message: MessageType) -> str:
 
 
 def _body(owner: str, struct: StructType, indent: str) -> list[str]:
-    """Slots, annotations and constructor."""
+    """Return the lines of the slots, the constructor and the properties."""
     names = [f'"{_slot(field)}"' for field in struct.fields]
     slots = f"({names[0]},)" if len(names) == 1 else f"({', '.join(names)})"
     lines = [f"__slots__ = {slots}"]
@@ -123,7 +123,7 @@ def _type(owner: str, field: Field) -> str:
 
 
 def _parameter(owner: str, field: Field) -> str:
-    """Annotation and default argument."""
+    """Return the annotation and the default argument."""
     kind = _type(owner, field)
     default = field.default
     if default == []:

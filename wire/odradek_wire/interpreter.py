@@ -1,7 +1,7 @@
-"""The codec, field by field, straight from the layout: slow, complete, and able to say where it stands.
+"""Decode and encode a message field by field from its definition: slow, complete, and able to name a wrong field.
 
-It decides nothing that `compiled` does not decide too. It runs where a compiled codec failed, to find the field and the
-byte, and for tagged fields; tests hold the two against each other.
+The compiled codec calls this module for tagged fields, and after an error to find the field and the byte. Both must
+accept and reject the same messages; tests compare them.
 """
 
 from struct import Struct as Packing
@@ -15,14 +15,14 @@ from odradek_wire.notation import FIXED, Field, MessageType, StructType
 _PACKING = {name: Packing(">" + code) for name, code in FIXED.items()}
 
 ELEMENT_SHIFT = 12
-"""A string or bytes count as one element for each 4,096 bytes where elements are limited; records do not count."""
+"""Where elements are limited, a string or bytes count as one for each 4,096 bytes. Records do not count."""
 
 MAX_STRING = 0x7FFF
-"""Kafka writes a string's length as int16, and keeps that limit where lengths are varints."""
+"""Kafka writes the length of a string as int16, and keeps that limit for varint lengths."""
 
 
 def minimum_size(field: Field, version: int, flexible: bool) -> int:
-    """Bytes that one element of this type takes at least: what bounds the count of an array."""
+    """Return the least size of one element of this type, which bounds the count of an array."""
     if field.struct is not None:
         size = 1 if flexible else 0
         for inner in field.struct.present(version):
@@ -46,7 +46,7 @@ class _Malformed(Exception):
 
 
 class Reader:
-    """Decodes one message, keeping track of the path."""
+    """Decode one message and keep the path of the current field."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class Reader:
         *,
         limit: int | None = None,
     ) -> None:
-        """`limit` is the number of elements of arrays and tagged fields that the message may have; reading more raises
-        `TooManyElementsError`."""
+        """`limit` is the number of elements of arrays and tagged fields that the message may have. Reading more raises
+        TooManyElementsError."""
         self.message = message
         self.cls = cls
         self.version = version
@@ -72,14 +72,14 @@ class Reader:
         self.path: list[str] = []
 
     def decode(self) -> Any:
-        """The message, which must reach to the end of the data; `DecodeError` otherwise."""
+        """Decode the message, which must reach to the end of the data. Raises DecodeError."""
         result, _ = self.decode_prefix()
         if self.position != self.end:
-            raise self._error(f"{self.end - self.position} bytes left over")
+            raise self._error(f"{self.end - self.position} bytes after the end of the message")
         return result
 
     def decode_prefix(self) -> tuple[Any, int]:
-        """The message and where it ends."""
+        """Decode the message; return it and the position of its end. Raises DecodeError."""
         try:
             result = self.cls()
             self._struct(self.message.root, result)
@@ -105,7 +105,7 @@ class Reader:
         self.path.pop()
 
     def decode_tags(self, struct: StructType, target: Any, first: int) -> int:
-        """A struct's tagged fields, after a compiled decoder read the first byte of their count; where they end."""
+        """Decode the tagged fields of a struct, the first byte of whose count is `first`; return where they end."""
         self.path.append(".tags")
         try:
             if first > 0x7F:
@@ -130,7 +130,7 @@ class Reader:
         for _ in range(count):
             tag = self._varint()
             if tag <= last:
-                raise _Malformed(f"tag {tag} after tag {last}")
+                raise _Malformed(f"tag {tag} after tag {last}: tags must ascend")
             last = tag
             size = self._varint()
             self._need(size)
@@ -140,7 +140,7 @@ class Reader:
                 self.path[-1] = "." + field.name
                 setattr(target, field.name, self._field(field))
                 if self.position != end:
-                    raise _Malformed(f"tag {tag} has {size} bytes, its field ends at byte {self.position}")
+                    raise _Malformed(f"tag {tag} of {size} bytes: its field ends at byte {self.position}")
                 self.path[-1] = ".tags"
             else:
                 unknown.append((tag, bytes(self.data[self.position : end])))
@@ -166,7 +166,7 @@ class Reader:
 
     def _value(self, field: Field, nullable: bool) -> Any:
         if field.struct is not None:
-            # Kafka's marker of a null struct is an int8, but a varint where the field is tagged.
+            # Kafka marks a null struct by an int8, but by a varint if the field is tagged.
             if nullable and (self._varint() == 0 if field.tag is not None else self._fixed("int8") < 0):
                 return None
             value = getattr(self.cls, field.struct.name)()
@@ -191,7 +191,7 @@ class Reader:
             return str(raw, "utf-8")
         except UnicodeDecodeError as e:
             self.position -= size
-            raise _Malformed(f"no UTF-8: {e.reason}") from None
+            raise _Malformed(f"not UTF-8: {e.reason}") from None
 
     def _null(self, nullable: bool, length: int) -> None:
         if length != -1:
@@ -230,7 +230,7 @@ class Reader:
 
 
 class Writer:
-    """Encodes one message, keeping track of the path."""
+    """Encode one message and keep the path of the current field."""
 
     def __init__(self, message: MessageType, version: int) -> None:
         self.message = message
@@ -240,7 +240,7 @@ class Writer:
         self.path: list[str] = []
 
     def encode(self, value: Message) -> list[Any]:
-        """Parts, records among them as they are; `EncodeError` when the version cannot say it."""
+        """Return the parts of the message; records are parts of their own. Raises EncodeError."""
         try:
             self._struct(self.message.root, value)
         except (_Malformed, AttributeError, TypeError) as e:
@@ -249,7 +249,7 @@ class Writer:
         return self.parts
 
     def encode_struct(self, struct: StructType, source: Any) -> list[Any]:
-        """A struct for a compiled encoder; `ValueError` when the version cannot say it."""
+        """Return the parts of a struct. Raises ValueError if the version cannot represent it."""
         try:
             self._struct(struct, source)
         except _Malformed as e:
@@ -257,7 +257,7 @@ class Writer:
         return self.parts
 
     def encode_tags(self, struct: StructType, source: Any) -> list[Any]:
-        """A struct's tagged fields for a compiled encoder; `ValueError` when the version cannot say it."""
+        """Return the parts of the tagged fields of a struct. Raises ValueError if the version cannot represent them."""
         try:
             self._tags(struct, source)
         except _Malformed as e:
@@ -372,7 +372,7 @@ class Writer:
 
 
 def varint(value: int) -> bytes:
-    """An unsigned varint."""
+    """Encode an unsigned varint."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

@@ -1,13 +1,13 @@
-"""What every generated class has: slots, equality, a readable repr, and the place for unknown tagged fields.
+"""The base classes of all generated messages: slots, equality, repr, and unknown tagged fields.
 
-Generated classes live in `odradek_wire.messages`, one module per definition; their bytes are the codec's business.
+`odradek_wire.messages` has the generated classes, one module for each definition. `codec` encodes and decodes them.
 """
 
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 
 class FileRecords(Protocol):
-    """Records that lie in a file: the encoder passes them on untouched, only their length is asked for."""
+    """Records in a file: the encoder takes their length and passes them on unread."""
 
     def __len__(self) -> int: ...
 
@@ -15,25 +15,25 @@ class FileRecords(Protocol):
 
 
 Records: TypeAlias = bytes | memoryview | FileRecords
-"""Record batches or a message set, opaque here. Decoding gives a memoryview into the frame."""
+"""Record batches or a message set, which the codec does not inspect. A decoder returns a memoryview into the frame."""
 
 EMPTY: list[Any] = []
-"""Default argument of array fields, never stored: each instance gets a list of its own."""
+"""The default argument of array fields. Never stored: each instance gets its own list."""
 
 FRESH: Any = object()
-"""Default argument of struct fields, never stored: each instance gets a new struct with that struct's defaults."""
+"""The default argument of struct fields. Never stored: each instance gets a new struct with default values."""
 
 
 class Struct:
-    """A struct of the protocol; equal to another of its class when all fields are.
+    """A struct of the protocol, equal to another of its class if all fields are equal.
 
-    A slot is named as its field, with an underscore before it where a property makes the default late.
+    A slot has the name of its field, with an underscore before it if a property creates the default at first use.
     """
 
     __slots__ = ("unknown_tags",)
 
     unknown_tags: tuple[tuple[int, bytes], ...]
-    """Tagged fields that this release does not know, by ascending tag: kept, and written again."""
+    """Tagged fields that the definition lacks, by ascending tag: encoding writes them back."""
 
     __hash__ = None  # type: ignore[assignment]  # mutable
 
@@ -55,15 +55,16 @@ class Struct:
 
 
 class Message(Struct):
-    """A struct that stands alone: request, response, header, record, coordinator key or value, other data."""
+    """A struct that is encoded on its own: a request, response, header, record, coordinator key or value, or other
+    data."""
 
     __slots__ = ()
 
     DEFINITION: ClassVar[str]
-    """The file in `definitions/` that describes it, without suffix."""
+    """The name of its file in `definitions/`, without suffix."""
     API_KEY: ClassVar[int]
-    """Of requests and responses: the API; of metadata and coordinator records: the type; otherwise -1."""
+    """The API of a request or response; the type of a metadata or coordinator record; otherwise -1."""
     MIN_VERSION: ClassVar[int]
     MAX_VERSION: ClassVar[int]
     FLEXIBLE_FROM: ClassVar[int]
-    """First version with compact lengths and tagged fields; above MAX_VERSION if there is none."""
+    """The first version with compact lengths and tagged fields; above MAX_VERSION if there is none."""

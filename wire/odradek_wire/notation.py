@@ -1,6 +1,6 @@
-"""Reads the protocol's definitions: the compact notation of `definitions/*.msg` becomes layouts.
+"""Parse the definitions of messages: the compact notation of `definitions/*.msg`.
 
-A definition is one API (sections `request` and `response`) or one record, header, coordinator key or value, or data:
+A definition is one API (sections `request` and `response`), or one record, header, coordinator key or value, or data:
 
     Produce 0, versions 0-13, flexible 9+
     request
@@ -8,10 +8,10 @@ A definition is one API (sections `request` and `response`) or one record, heade
         topic_data        [TopicProduceData]
             name              string        0-12  ignorable
 
-A field is a name, a type, and, where they differ from the plain case: the versions it exists in (otherwise those of its
-parent), `tag N`, `= default`, `ignorable` (dropped, not refused, when a version lacks it), `inflexible` (old length
-format in flexible versions too). `?` allows null, `?10+` from version 10. An indented block is the struct that the type
-names; `struct Name` is one that several fields share. Owns the notation and what it means; knows nothing of bytes.
+A field is a name and a type, then optionally the versions that have it (by default those of its parent), `tag N`,
+`= default`, `ignorable` (an encoder drops the value if the version lacks the field, instead of raising), `inflexible`
+(old length format in flexible versions too). `?` allows null, `?10+` from version 10 on. An indented block defines the
+struct that the type names; `struct Name` defines one that several fields share. Owns the notation; encodes nothing.
 """
 
 import os
@@ -29,7 +29,7 @@ FIXED = {
     "float64": "d",
     "uuid": "16s",
 }
-"""Types of fixed size, as `struct` format characters."""
+"""The types of fixed size and their format characters of `struct`."""
 
 TYPES = {*FIXED, "string", "bytes", "records"}
 
@@ -47,11 +47,11 @@ class StructType:
         self._tagged: dict[int, list[Field]] = {}
 
     def present(self, version: int) -> "list[Field]":
-        """Fields of that version in wire order, without tagged ones."""
+        """Return the fields of that version in wire order, without tagged ones."""
         return [f for f in self.fields if f.since <= version <= f.until and f.tag is None]
 
     def tagged(self, version: int) -> "list[Field]":
-        """Tagged fields of that version by ascending tag; not to be asked for before all fields are there."""
+        """Return the tagged fields of that version by ascending tag. Call it only when all fields have been added."""
         known = self._tagged.get(version)
         if known is None:
             found = [(f.tag, f) for f in self.fields if f.tag is not None and f.since <= version <= f.until]
@@ -63,7 +63,8 @@ class StructType:
 
 
 class Field:
-    """One field in all versions. `struct` is set where `type` names a struct; `array`: a list of them."""
+    """One field in all versions. `struct` is set if `type` names a struct; `array` if the field is a list of the
+    type."""
 
     __slots__ = (
         "array",
@@ -96,7 +97,7 @@ class Field:
 
     @property
     def lazy(self) -> bool:
-        """A tagged struct is rarely there: its slot stays None until somebody looks, its default is made then."""
+        """Whether the default is created at first use: a tagged struct, which is rarely present."""
         return self.tag is not None and self.default is ... and self.null_until < 0
 
     def nullable(self, version: int) -> bool:
@@ -104,7 +105,7 @@ class Field:
 
 
 class MessageType:
-    """The layout of one message: its root struct and the range of its versions (inclusive, as Kafka writes them)."""
+    """The definition of one message: its root struct and its versions (inclusive, as Kafka writes them)."""
 
     __slots__ = ("definition", "flexible_from", "key", "kind", "max_version", "min_version", "name", "root", "structs")
 
@@ -125,23 +126,24 @@ class MessageType:
 
 
 class NotationError(Exception):
-    """A definition that cannot be understood: a mistake of ours."""
+    """A definition with a syntax error, which is our bug."""
 
 
 def load(definition: str) -> list[MessageType]:
-    """The messages of one definition file: request and response, or one."""
+    """Return the messages of one definition file: request and response, or one message."""
     path = os.path.join(os.path.dirname(__file__), "definitions", definition + ".msg")
     with open(path, encoding="ascii") as file:
         return parse(definition, file.read())
 
 
 def definitions() -> list[str]:
-    """The names of all definition files, sorted."""
+    """Return the names of all definition files, sorted."""
     folder = os.path.join(os.path.dirname(__file__), "definitions")
     return sorted(name[:-4] for name in os.listdir(folder) if name.endswith(".msg"))
 
 
 def parse(definition: str, text: str) -> list[MessageType]:
+    """Return the messages of a definition's text. Raises NotationError."""
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     head = lines[0].split(",")
     words = head[0].split()
@@ -154,7 +156,7 @@ def parse(definition: str, text: str) -> list[MessageType]:
         elif what in ("version", "versions"):
             versions = _versions(value, NEVER)
         else:
-            raise NotationError(f"{definition}: {clause!r}")
+            raise NotationError(f"{definition}: unknown clause {clause!r}, expected 'flexible' or 'versions'")
     messages: list[MessageType] = []
     if words[0][0].isupper():
         for i, line in enumerate(lines[1:], 1):
@@ -185,7 +187,7 @@ def parse(definition: str, text: str) -> list[MessageType]:
 
 
 def _body(message: MessageType, lines: list[str], start: int) -> None:
-    """Fields from line `start` on, up to the next section. Stack: (indent of fields, their struct, its versions)."""
+    """Add the fields from line `start` to the next section. Stack: (indent of fields, their struct, its versions)."""
     everywhere = (message.min_version, message.max_version)
     stack = [(4, message.root, *everywhere)]
     references: list[Field] = []
@@ -208,7 +210,7 @@ def _body(message: MessageType, lines: list[str], start: int) -> None:
             stack.append((indent + 4, field.struct, field.since, field.until))
     for field in references:
         if field.struct is None or not field.struct.fields:
-            raise NotationError(f"{message.name}: struct {field.type} is nowhere defined")
+            raise NotationError(f"{message.name}: struct {field.type} is not defined")
 
 
 def _field(message: MessageType, words: list[str], since: int, until: int) -> Field:
@@ -233,7 +235,7 @@ def _field(message: MessageType, words: list[str], since: int, until: int) -> Fi
         elif word == "inflexible":
             field.flexible = False
         else:
-            raise NotationError(f"{message.name}.{field.name}: {word!r}")
+            raise NotationError(f"{message.name}.{field.name}: unknown word {word!r}")
         i += 1
     if nullable:
         field.null_since, field.null_until = (
@@ -244,7 +246,7 @@ def _field(message: MessageType, words: list[str], since: int, until: int) -> Fi
 
 
 def _default(field: Field, text: str | None) -> object:
-    """The value of a field that a version lacks; [] stands for a fresh list, ... for a fresh struct."""
+    """Return the default: the value of a field that a version lacks. [] means a new list, ... a new struct."""
     if text == "null":
         return None
     if field.array:
@@ -257,7 +259,7 @@ def _default(field: Field, text: str | None) -> object:
 
 
 def _versions(text: str, until: int) -> tuple[int, int]:
-    """``3+``, ``0-12`` or ``8``, inclusive."""
+    """Parse ``3+``, ``0-12`` or ``8`` to an inclusive range."""
     if text[-1] == "+":
         return int(text[:-1]), until
     first, dash, last = text.partition("-")

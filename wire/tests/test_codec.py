@@ -116,7 +116,7 @@ def test_unknown_tags_need_a_flexible_version() -> None:
 
 def test_a_version_out_of_range_is_named() -> None:
     for version in (-1, 14):
-        with pytest.raises(UnsupportedVersionError, match=f"MetadataRequest has versions 0 to 13, not {version}"):
+        with pytest.raises(UnsupportedVersionError, match=f"MetadataRequest has versions 0 to 13, got {version}"):
             encode(MetadataRequest(), version)
         with pytest.raises(UnsupportedVersionError):
             decode(MetadataRequest, version, b"")

@@ -201,7 +201,7 @@ def test_a_truncated_message_names_the_field_and_the_byte() -> None:
 
 
 def test_bytes_after_the_end_are_refused() -> None:
-    assert error(ApiVersionsRequest, 0, b"\x00") == ("", 0, "1 bytes left over")
+    assert error(ApiVersionsRequest, 0, b"\x00") == ("", 0, "1 bytes after the end of the message")
 
 
 def test_null_is_refused_where_the_version_has_none() -> None:
@@ -255,7 +255,7 @@ def test_text_must_be_utf_8() -> None:
     assert error(MetadataRequest, 0, b"\x00\x00\x00\x01\x00\x02a\xff") == (
         "topics[0].name",
         6,
-        "no UTF-8: invalid start byte",
+        "not UTF-8: invalid start byte",
     )
 
 
@@ -269,12 +269,12 @@ def test_tags_ascend_and_end_where_they_say() -> None:
     assert error(ApiVersionsResponse, 3, start + b"\x02\x64\x00\x63\x00") == (
         "tags",
         len(start) + 4,
-        "tag 99 after tag 100",
+        "tag 99 after tag 100: tags must ascend",
     )
     assert error(ApiVersionsResponse, 3, start + b"\x02\x64\x00\x64\x00") == (
         "tags",
         len(start) + 4,
-        "tag 100 after tag 100",
+        "tag 100 after tag 100: tags must ascend",
     )
     assert error(ApiVersionsResponse, 3, start + b"\x01\x01\x09" + bytes(9)) == (
         "finalized_features_epoch",

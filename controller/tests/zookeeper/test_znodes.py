@@ -192,7 +192,7 @@ def test_requests_of_tools_are_encoded_and_decoded() -> None:
         (TopicZnode, b"[1]", "is not a JSON object"),
         (TopicZnode, b'{"partitions":{"x":[1]}}', "'x' is not a partition number"),
         (TopicZnode, b'{"partitions":{"0":["1"]}}', "'0' must be a list of int, got ['1']"),
-        (TopicZnode, b'{"partitions":{},"topic_id":"short"}', "not a Kafka uuid"),
+        (TopicZnode, b'{"partitions":{},"topic_id":"short"}', "is not a Kafka UUID"),
         (PartitionState, b'{"leader":1}', "'leader_epoch' must be a whole number, got nothing"),
         (PartitionState, b'{"leader":true}', "'leader' must be a whole number, got True"),
         (PartitionState, b"\xff\xfe{", "is not JSON"),
