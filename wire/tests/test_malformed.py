@@ -279,7 +279,7 @@ def test_tags_ascend_and_end_where_they_say() -> None:
     assert error(ApiVersionsResponse, 3, start + b"\x01\x01\x09" + bytes(9)) == (
         "finalized_features_epoch",
         len(start) + 11,
-        "tag 1 has 9 bytes, its field ends at byte " + str(len(start) + 11),
+        "tag 1 of 9 bytes: its field ends at byte " + str(len(start) + 11),
     )
     assert error(ApiVersionsResponse, 3, start + b"\x01\x64\x05ab") == (
         "tags",

@@ -1,8 +1,8 @@
-"""Record data: batches of magic 2, message sets of magic 0 and 1, what is inside them and how one becomes the other.
+"""Record data: batches of magic 2, message sets of magic 0 and 1, and the records in them.
 
-`batch` frames and patches, `records` looks inside, `builder` makes, `legacy` and `conversion` serve old clients,
-`log_validator` is what a broker asks of a producer. Modules are imported one by one; this package itself brings in only
-the names below.
+`batch` reads and patches batch headers, `record_codec` decodes and encodes records, `builder` builds batches, `legacy`
+and `conversion` serve old clients, `log_validator` validates what producers send. Import each module by name; the
+package itself exports only the names below.
 """
 
 from odradek_wire.records.batch import RecordBatchHeader

@@ -1,4 +1,4 @@
-"""The attribute bits of a batch (int16) or an old message (int8), and the names behind them."""
+"""The attribute bits of a batch (int16) or of an old message (int8), and their names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Compression(IntEnum):
 
 
 class TimestampType(IntEnum):
-    """Who set the timestamps; messages of magic 0 have none at all."""
+    """Whether the producer or the broker set the timestamps. Messages of magic 0 have no timestamps."""
 
     NO_TIMESTAMP_TYPE = -1
     CREATE_TIME = 0
@@ -41,4 +41,4 @@ class TimestampType(IntEnum):
 
 
 COMPRESSIONS: tuple[Compression, ...] = tuple(Compression)
-"""By number, for look-ups cheaper than calling the enum."""
+"""The codecs by number: an index costs less than a call of the enum."""

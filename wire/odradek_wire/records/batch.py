@@ -1,15 +1,15 @@
-"""The frame of a record batch, magic 2: its 61-byte header, its CRC, and what a broker patches in place.
+"""The header of a record batch of magic 2: read, check and patch it, and check the CRC.
 
-Owns everything that can be done without looking at a record: find the batches of a buffer, check them, give them
-offsets. The records inside are `records`; building a batch is `builder`; messages of magic 0 and 1 are `legacy`; what a
-*broker* refuses from a producer is `log_validator`. Positions are indices into the buffer that was passed; ends are
-exclusive.
+Owns everything that needs no look at the records: find the batches of a buffer, check them, set their offsets. Leaves
+records to `record_codec`, building to `builder`, messages of magic 0 and 1 to `legacy`, and what a broker rejects to
+`log_validator`. Positions are indices into the buffer that the caller passed; ends are exclusive.
 
     base_offset 0:8, batch_length 8:12, partition_leader_epoch 12:16, magic 16, crc 17:21 (of 21:end), attributes 21:23,
     last_offset_delta 23:27, base_timestamp 27:35, max_timestamp 35:43, producer_id 43:51, producer_epoch 51:53,
     base_sequence 53:57, count 57:61, records 61:end
 
-Base offset and leader epoch stand outside the CRC, so that a leader may set them without touching the rest (KIP-98).
+The CRC does not cover base offset and leader epoch, so that the leader can set them without computing it again
+(KIP-98).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WritableBuffer = bytearray | memoryview
 MAGIC = 2
 HEADER_SIZE = 61
 LOG_OVERHEAD = 12
-"""Offset and length, which stand before every entry of a log, whatever its magic."""
+"""The size of offset and length, with which every entry of a log begins, of any magic."""
 MAGIC_POSITION = 16
 """The same in a batch and in a message of magic 0 or 1."""
 CRC_START = 21
@@ -62,9 +62,9 @@ _INT64 = struct.Struct(">q")
 
 
 class RecordBatchHeader:
-    """One batch's header, as read from a buffer; a snapshot, which later patches of the buffer do not change.
+    """The header of one batch, copied from a buffer: later patches of the buffer do not change it.
 
-    `position` is where the batch begins in that buffer.
+    `position` is the position of the batch in that buffer.
     """
 
     __slots__ = (
@@ -122,7 +122,7 @@ class RecordBatchHeader:
         self.position = position
 
     def fields(self) -> tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]:
-        """The thirteen fields in the order of the bytes."""
+        """Return the thirteen fields in the order of the bytes."""
         return (
             self.base_offset,
             self.batch_length,
@@ -145,7 +145,7 @@ class RecordBatchHeader:
 
     @property
     def end(self) -> int:
-        """Where the next batch begins in the buffer."""
+        """The position of the next batch in the buffer."""
         return self.position + self.batch_length + LOG_OVERHEAD
 
     @property
@@ -177,7 +177,7 @@ class RecordBatchHeader:
 
     @property
     def compression(self) -> Compression:
-        """The codec; numbers that no codec has are refused as corrupt."""
+        """The codec. Raises InvalidRecordError for an unknown number."""
         code = self.attributes & COMPRESSION_MASK
         if code >= len(COMPRESSIONS):
             raise InvalidRecordError(f"unknown compression type {code} in batch at offset {self.base_offset}")
@@ -189,7 +189,7 @@ class RecordBatchHeader:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the tombstones of a compacted batch may go; it replaces the base timestamp (KIP-534)."""
+        """When the cleaner may remove the tombstones of the batch; stored in place of the base timestamp (KIP-534)."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     def __eq__(self, other: object) -> bool:
@@ -205,7 +205,7 @@ class RecordBatchHeader:
 
 
 def magic_at(buffer: Buffer, position: int = 0) -> int:
-    """The magic of the entry that begins at `position`, whatever its format."""
+    """Return the magic of the entry at `position`, of any format. Raises CorruptRecordError."""
     try:
         magic = buffer[position + MAGIC_POSITION]
     except IndexError:
@@ -214,21 +214,21 @@ def magic_at(buffer: Buffer, position: int = 0) -> int:
 
 
 def entry_size_at(buffer: Buffer, position: int = 0) -> int | None:
-    """The whole size of the entry at `position`, of any magic, even when the buffer ends before it; None when not even
-    its length is there. A size that no entry can have is corrupt."""
+    """Return the whole size of the entry at `position`, of any magic, even if the buffer ends before it; None if the
+    buffer ends before its length. Raises CorruptRecordError for a size that no entry can have."""
     if len(buffer) - position < LOG_OVERHEAD:
         return None
     size: int = _INT32.unpack_from(buffer, position + 8)[0] + LOG_OVERHEAD
     # 14 is the least length of a message of magic 0: crc, magic, attributes, key and value lengths.
     if size < 14 + LOG_OVERHEAD:
-        raise CorruptRecordError(f"an entry's length {size - LOG_OVERHEAD} is below the least possible")
+        raise CorruptRecordError(f"entry of {size - LOG_OVERHEAD} bytes at position {position}: at least 14 expected")
     return size
 
 
 def peek_header(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
-    """The header at `position`, of a batch whose records need not be in the buffer (a file's scan).
+    """Read the header of the batch at `position`; the buffer may end before its records.
 
-    Raises `CorruptRecordError` when 61 bytes are not there, the magic is not 2 or the length cannot be.
+    Raises CorruptRecordError if the buffer has fewer than 61 bytes, the magic is not 2 or the length is too small.
     """
     if position < 0 or len(buffer) - position < HEADER_SIZE:
         raise CorruptRecordError(f"{len(buffer) - position} bytes are too few for a batch header")
@@ -241,8 +241,8 @@ def peek_header(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
 
 
 def read_header(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
-    """The header of the batch at `position`, which lies wholly in the buffer; `CorruptRecordError` otherwise."""
-    # Not built on peek_header: this is the path of every produced batch, however small.
+    """Read the header of the batch at `position`. Raises CorruptRecordError unless the buffer has the whole batch."""
+    # Does not call peek_header: every produced batch takes this path.
     if position < 0 or len(buffer) - position < HEADER_SIZE:
         raise CorruptRecordError(f"{len(buffer) - position} bytes are too few for a batch header")
     header = RecordBatchHeader(_unpack(buffer, position), position)
@@ -259,10 +259,10 @@ def read_header(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
 
 
 def iterate(buffer: Buffer, start: int = 0, *, allow_partial: bool = False) -> Iterator[RecordBatchHeader]:
-    """The batches of a buffer, one after the other, checked only for their bounds.
+    """Yield the headers of the batches of a buffer; check only their bounds.
 
-    With `allow_partial` a last batch that the buffer cuts off ends the iteration quietly, as in the answer to a fetch;
-    otherwise it is corrupt. Magic 0 and 1 are corrupt here; look at `magic_at` first where they may occur.
+    With `allow_partial`, a last batch that the buffer cuts off ends the iteration, as in a Fetch response; otherwise it
+    raises CorruptRecordError. Magic 0 and 1 raise it too: call `magic_at` first if the buffer may have them.
     """
     position = start
     end = len(buffer)
@@ -277,21 +277,21 @@ def iterate(buffer: Buffer, start: int = 0, *, allow_partial: bool = False) -> I
 
 
 def is_crc_valid(buffer: Buffer, header: RecordBatchHeader) -> bool:
-    """Whether the batch's bytes still have the CRC-32C that its header names."""
+    """Return whether the bytes of the batch have the CRC-32C that its header has."""
     position = header.position
     end = position + header.batch_length + LOG_OVERHEAD
     return crc32c(buffer[position + CRC_START : end]) == header.crc
 
 
 def check_crc(buffer: Buffer, header: RecordBatchHeader) -> None:
-    """Raise `CorruptRecordError` unless the CRC is right."""
+    """Raise CorruptRecordError unless the CRC is right."""
     if not is_crc_valid(buffer, header):
         raise CorruptRecordError(f"batch at offset {header.base_offset} has a wrong CRC (stored {header.crc:#010x})")
 
 
 def check_header(header: RecordBatchHeader) -> None:
-    """Raise `InvalidRecordError` where a header contradicts itself: what can be known of a producer's batch without
-    looking at its records. (Compaction leaves fewer records than offsets, so do not ask this of a log's batches.)
+    """Raise InvalidRecordError if the header contradicts itself. Only for batches of producers: a compacted batch of a
+    log has fewer records than offsets.
     """
     if header.attributes & COMPRESSION_MASK >= len(COMPRESSIONS):
         raise InvalidRecordError(f"unknown compression type {header.attributes & COMPRESSION_MASK}")
@@ -302,7 +302,7 @@ def check_header(header: RecordBatchHeader) -> None:
 
 
 def validate(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
-    """Read the batch at `position` and make sure of its bounds, magic, CRC and of a header without contradictions."""
+    """Read the header of the batch at `position` and check bounds, magic, CRC and the header itself."""
     header = read_header(buffer, position)
     check_crc(buffer, header)
     check_header(header)
@@ -312,25 +312,25 @@ def validate(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
 def set_offset_and_leader_epoch(
     buffer: WritableBuffer, header: RecordBatchHeader, base_offset: int, partition_leader_epoch: int
 ) -> None:
-    """Give the batch its place in a log: base offset and leader epoch, both outside the CRC. One write of 16 bytes."""
+    """Set base offset and leader epoch, which the CRC does not cover, by one write of 16 bytes."""
     _place(buffer, header.position, base_offset, header.batch_length, partition_leader_epoch)
 
 
 def set_base_offset(buffer: WritableBuffer, position: int, base_offset: int) -> None:
-    """Patch the base offset of the batch (or old message) at `position`; the CRC stays right."""
+    """Set the base offset of the batch (or old message) at `position`; the CRC stays right."""
     _INT64.pack_into(buffer, position, base_offset)
 
 
 def set_max_timestamp(
     buffer: WritableBuffer, header: RecordBatchHeader, timestamp_type: TimestampType, max_timestamp: int
 ) -> None:
-    """Patch max timestamp and timestamp type and recompute the CRC; nothing is touched when both are so already.
+    """Set max timestamp and timestamp type and compute the CRC again, unless both have these values already.
 
-    With LOG_APPEND_TIME this is how a broker stamps a whole batch: the records' own deltas no longer count.
+    With LOG_APPEND_TIME, the max timestamp is the timestamp of every record: readers ignore the deltas of the records.
     """
     if header.timestamp_type is timestamp_type and header.max_timestamp == max_timestamp:
         return
-    # Kafka, too, drops the bits that it does not know when it writes the others.
+    # Kafka drops unknown bits too when it writes the attributes.
     attributes = header.attributes & KNOWN_BITS & ~TIMESTAMP_TYPE_BIT
     if timestamp_type is TimestampType.LOG_APPEND_TIME:
         attributes |= TIMESTAMP_TYPE_BIT
@@ -340,12 +340,12 @@ def set_max_timestamp(
 
 
 def rewrite_crc(buffer: WritableBuffer, header: RecordBatchHeader) -> int:
-    """Recompute and store the CRC of a batch whose bytes were changed; returns it."""
+    """Compute and store the CRC of a changed batch; return it."""
     crc = crc32c(buffer[header.position + CRC_START : header.end])
     _UINT32.pack_into(buffer, header.position + CRC_START - 4, crc)
     return crc
 
 
 def pack_header(buffer: WritableBuffer, header: RecordBatchHeader) -> None:
-    """Write the header's fields at its position, as they are."""
+    """Write the fields of the header at its position, without computing the CRC."""
     _HEADER.pack_into(buffer, header.position, *header.fields())

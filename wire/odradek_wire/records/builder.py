@@ -1,8 +1,6 @@
-"""Build a batch of magic 2 from records.
+"""Build batches of magic 2 from records: for coordinators, controllers, conversion, clients and tests.
 
-The counterpart of a producer; also of the coordinators that write to their own logs, of conversion and of tests.
-Whoever has a batch and only wants it elsewhere patches it (`batch`); whoever wants the same records in another codec or
-at other offsets uses `conversion`.
+To change an existing batch, patch it with `batch`; to change its codec, use `conversion`.
 """
 
 from __future__ import annotations
@@ -37,10 +35,10 @@ from odradek_wire.records.record_errors import InvalidRecordError
 
 
 class BatchBuilder:
-    """Collects the records of one batch; `build` gives its bytes, as a bytearray that may be patched.
+    """Collects the records of one batch; `build` returns its bytes as a bytearray, which the caller may patch.
 
-    Offsets count up from `base_offset` unless a record brings its own, which must be higher than all before it.
-    With LOG_APPEND_TIME the records keep their timestamps' deltas and the batch gets `log_append_time` as its maximum.
+    Offsets count up from `base_offset`, unless a record has its own, which must be higher than all before it. With
+    LOG_APPEND_TIME, the records keep their timestamp deltas and `log_append_time` is the max timestamp of the batch.
     """
 
     def __init__(
@@ -112,9 +110,9 @@ class BatchBuilder:
         self.append(record.timestamp, record.key, record.value, record.headers, offset=record.offset)
 
     def build(self, *, last_offset: int | None = None) -> bytearray:
-        """The batch; `last_offset` names a last offset beyond the last record's (as compaction leaves behind).
+        """Return the batch. `last_offset` may be higher than that of the last record, as in a compacted batch.
 
-        A batch without records is built too: Kafka keeps such ones for a producer's last sequence.
+        Builds batches without records too: Kafka's cleaner keeps them for the last sequence of a producer.
         """
         body = compress(self._compression, self._data, self._level) if self._compression else self._data
         producer_id, producer_epoch, base_sequence = self._producer
@@ -157,7 +155,7 @@ def build_batch(
     is_control: bool = False,
     partition_leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytearray:
-    """One batch of these records at their own offsets; it begins at `base_offset`, or else at the first record."""
+    """Build one batch of records at their own offsets; its base offset is `base_offset` or that of the first record."""
     records = list(records)
     if base_offset is None:
         base_offset = records[0].offset if records else 0

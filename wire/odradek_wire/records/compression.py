@@ -1,8 +1,7 @@
-"""The four codecs of record data, with a bound on what decompression may bring into being.
+"""The four codecs of record data, with a limit on the size of decompressed data.
 
-The bytes written are those that Kafka's own readers accept: gzip, snappy in xerial's framing, lz4 frames of
-independent blocks, zstd. Reading accepts what other clients write too. A decompression bomb costs at most `limit`
-bytes; what is within the limit may for a moment take twice its size.
+Writes what Kafka's readers accept: gzip, snappy in xerial's framing, lz4 frames of independent blocks, zstd. Reads what
+other clients write, too. Decompression never returns more than `limit` bytes; it may use twice that memory briefly.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from odradek_wire.records.batch import Buffer
 from odradek_wire.records.record_errors import BadCompressionError, ExpansionLimitError
 
 DEFAULT_EXPANSION_LIMIT = 128 * 1024 * 1024
-"""What a single batch may decompress to, unless the reader says otherwise."""
+"""The default limit on the decompressed size of one batch."""
 
 _GZIP_DEFAULT_LEVEL = 6
 _ZSTD_DEFAULT_LEVEL = 3
 _FIRST_GUESS = 64 * 1024
 _MOST_MEMBERS = 16
-"""More members of one gzip stream are not read: splitting it costs a copy of what is left, each time."""
+"""The number of gzip members that are read: each one costs a copy of the data after it."""
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None, *, magic: int = 2) -> bytes:
-    """Compress; `level` as in `compression.<codec>.level`, None for Kafka's default. `magic` matters to lz4 only."""
+    """Compress. `level` is that of `compression.<codec>.level`, None is Kafka's default. Only lz4 uses `magic`."""
     match codec:
         case Compression.NONE:
             return bytes(data)
@@ -46,11 +45,11 @@ def compress(codec: Compression, data: Buffer, level: int | None = None, *, magi
 
 
 def decompress(codec: Compression, data: memoryview, limit: int = DEFAULT_EXPANSION_LIMIT, *, magic: int = 2) -> bytes:
-    """Decompress at most `limit` bytes: `ExpansionLimitError` beyond, `BadCompressionError` for anything broken."""
+    """Decompress to at most `limit` bytes. Raises ExpansionLimitError, or BadCompressionError for malformed data."""
     match codec:
         case Compression.NONE:
             if len(data) > limit:
-                raise ExpansionLimitError(f"{len(data)} bytes, {limit} are allowed")
+                raise ExpansionLimitError(f"{len(data)} bytes exceed the limit of {limit}")
             return bytes(data)
         case Compression.GZIP:
             return _gunzip(data, limit)
@@ -63,8 +62,8 @@ def decompress(codec: Compression, data: memoryview, limit: int = DEFAULT_EXPANS
 
 
 def _gunzip(data: memoryview, limit: int) -> bytes:
-    """By zlib: as fast as the binding, and content with what Java's reader accepts, several members and anything behind
-    the last one."""
+    """Decompress gzip by zlib, which is as fast as cramjam and accepts what Java does: several members, and anything
+    after the last one."""
     parts: list[bytes] = []
     piece = max(_FIRST_GUESS, 4 * len(data))
     for _ in range(_MOST_MEMBERS):
@@ -76,10 +75,10 @@ def _gunzip(data: memoryview, limit: int) -> bytes:
             except zlib.error as error:
                 raise BadCompressionError(f"bad gzip data: {error}") from None
             if len(part) > limit:
-                raise ExpansionLimitError(f"{len(data)} bytes of gzip expand to more than is allowed")
+                raise ExpansionLimitError(f"{len(data)} bytes of gzip expand to more than the limit")
             rest = reader.unconsumed_tail
             if not part and not rest and not reader.eof:
-                raise BadCompressionError("gzip data end too early")
+                raise BadCompressionError("gzip data end before the end of the stream")
             limit -= len(part)
             parts.append(part)
         data = memoryview(reader.unused_data)
@@ -89,8 +88,8 @@ def _gunzip(data: memoryview, limit: int) -> bytes:
 
 
 def _bounded(decompress_into: Callable[[memoryview, bytearray], int], data: memoryview, limit: int) -> bytes:
-    """Decompress into buffers that grow up to the limit: the formats need not name their content's size, and a size
-    that is named need not be true."""
+    """Decompress into buffers that grow up to the limit: the formats need not state the decompressed size, and a stated
+    size may be wrong."""
     size = min(limit, max(_FIRST_GUESS, 4 * len(data)))
     while True:
         output = bytearray(size)
@@ -104,10 +103,10 @@ def _bounded(decompress_into: Callable[[memoryview, bytearray], int], data: memo
                 return bytes(view[:written])
         if size >= limit:
             raise ExpansionLimitError(f"{len(data)} compressed bytes expand to more than {limit}")
-        del output  # before the next one is made
+        del output  # before the next allocation
         size = min(limit, 4 * size)
 
 
 def _is_full(error: cramjam.DecompressionError) -> bool:
-    """Whether the output buffer was too small; the binding has no other mark for it."""
+    """Return whether the output buffer was too small; cramjam says so only in the text."""
     return "write whole buffer" in str(error)

@@ -1,8 +1,8 @@
-"""Control records: what brokers and controllers write among the data, and no client ever sees.
+"""Control records: the end of a transaction, and the control messages of the metadata log.
 
-A control batch has the control bit set. The key of its records is a version and a type, both int16; the value depends
-on the type: the end of a transaction (a version and a message), or one of the messages of the metadata log, which begin
-with their version. What they mean is the coordinators' and the controller's matter.
+A control batch has the control bit set. The key of its records is a version and a type, both int16. The value depends
+on the type: the end of a transaction (a version and a message), or a message of the metadata log, which begins with its
+version. Leaves their meaning to the coordinators and the controller.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KEY_VERSION = 0
 
 
 class ControlRecordType(IntEnum):
-    """The type in a control record's key. A type that we do not know is `UNKNOWN`, and is to be passed over."""
+    """The type in the key of a control record. Readers skip records of type UNKNOWN."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -54,12 +54,12 @@ _MESSAGES: dict[ControlRecordType, type[Message]] = {
 
 
 def encode_key(record_type: ControlRecordType) -> bytes:
-    """The four bytes of a control record's key."""
+    """Encode the key of a control record."""
     return _KEY.pack(KEY_VERSION, record_type)
 
 
 def record_type_of(key: bytes | None) -> ControlRecordType:
-    """The type that a control record's key names; `InvalidRecordError` if it is no such key."""
+    """Return the type in the key of a control record. Raises InvalidRecordError for a malformed key."""
     if key is None or len(key) < _KEY.size:
         raise InvalidRecordError("a control record's key is too short")
     version, number = _KEY.unpack_from(key)
@@ -72,9 +72,10 @@ def record_type_of(key: bytes | None) -> ControlRecordType:
 
 
 def decode_control_record(record: Record) -> tuple[ControlRecordType, Message | None]:
-    """Type and message of a record of a control batch; no message for an unknown type.
+    """Return type and message of a record of a control batch; no message for an unknown type.
 
-    A value of a later version than ours is read as our latest, as Kafka does: later ones only add tagged fields.
+    Like Kafka, decodes a value of a later version as the latest known one, because later ones only add tagged fields.
+    Raises InvalidRecordError.
     """
     record_type = record_type_of(record.key)
     message = _MESSAGES.get(record_type)
@@ -89,7 +90,7 @@ def decode_control_record(record: Record) -> tuple[ControlRecordType, Message | 
     known = min(version, message.MAX_VERSION)
     try:
         if message is EndTxnMarker:
-            # The version stands before the message, and what a later version adds is passed over.
+            # The version is before the message; bytes that a later version adds are ignored.
             return record_type, decode(message, known, value[2:6])
         return record_type, decode(message, known, value)
     except DecodeError as error:
@@ -106,7 +107,7 @@ def end_txn_marker_batch(
     base_offset: int = 0,
     partition_leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytearray:
-    """The batch that ends a transaction in a partition."""
+    """Build the marker that ends a transaction in a partition."""
     builder = BatchBuilder(
         base_offset=base_offset,
         producer_id=producer_id,
@@ -131,7 +132,7 @@ def control_batch(
     base_offset: int = 0,
     partition_leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytearray:
-    """A batch of one control record of the metadata log, in the version that the message's own field names."""
+    """Build a batch of one control record of the metadata log, in the version that the message's field has."""
     assert isinstance(message, _MESSAGES[record_type]), f"{type(message).__name__} is no {record_type.name}"
     version: int = message.version  # type: ignore[attr-defined]  # every one of them has the field
     builder = BatchBuilder(base_offset=base_offset, is_control=True, partition_leader_epoch=partition_leader_epoch)

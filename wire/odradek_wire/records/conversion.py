@@ -19,8 +19,8 @@ from odradek_wire.records.record_errors import CorruptRecordError, UnsupportedRe
 
 
 def read_any(buffer: Buffer, limit: int = DEFAULT_EXPANSION_LIMIT, *, allow_partial: bool = False) -> Iterator[Record]:
-    """All records of a buffer whose entries may be of any magic; control records are records too. Batches of magic 2
-    are taken without a look at their CRC, messages with one."""
+    """Yield all records of a buffer whose entries may have any magic, control records too. Checks the CRC of old
+    messages, but not of batches. Raises CorruptRecordError."""
     position = 0
     while position < len(buffer):
         size = _whole_entry(buffer, position, allow_partial)
@@ -39,18 +39,19 @@ def _whole_entry(buffer: Buffer, position: int, allow_partial: bool) -> int | No
         return size
     if allow_partial:
         return None
-    raise CorruptRecordError(f"an entry is cut off after {len(buffer) - position} bytes")
+    raise CorruptRecordError(f"entry at position {position} is cut off after {len(buffer) - position} bytes")
 
 
 def down_convert(
     buffer: Buffer, magic: int, *, first_offset: int = 0, limit: int = DEFAULT_EXPANSION_LIMIT
 ) -> bytearray:
-    """What a log answers to a consumer that reads at most `magic` (0 or 1), asking from `first_offset` on.
+    """Convert records for a consumer that reads at most `magic` (0 or 1) from `first_offset` on (Kafka 3.9's
+    RecordsUtil).
 
-    Offsets stay, headers go, control batches go, entries that are old enough are copied, the codec stays. Records
-    before `first_offset` go too unless they are compressed: a consumer of old did not skip them. zstd cannot go down
-    (`UnsupportedRecordsError`; Kafka answers UNSUPPORTED_COMPRESSION_TYPE). A last entry that is cut off goes.
-    As Kafka 3.9's RecordsUtil. The result is empty if nothing is left.
+    Keeps offsets and the codec, copies entries of that magic or a lower one, and drops headers, control batches and a
+    last entry that is cut off. Drops uncompressed records before `first_offset`, because old consumers do not skip
+    them. Raises UnsupportedRecordsError for zstd (Kafka: UNSUPPORTED_COMPRESSION_TYPE). Returns no bytes if no record
+    is left.
     """
     assert magic in (0, 1)
     output = bytearray()
@@ -82,7 +83,9 @@ def _down_batch(buffer: Buffer, header: RecordBatchHeader, magic: int, first_off
     if header.is_control:
         return bytearray()
     if header.compression is Compression.ZSTD:
-        raise UnsupportedRecordsError("batches compressed with zstd have no form before magic 2")
+        raise UnsupportedRecordsError(
+            f"batch at offset {header.base_offset} is compressed with zstd, which needs magic 2"
+        )
     records = list(read_records(buffer, header, limit))
     return _down(records, magic, header.compression, header.timestamp_type, header.max_timestamp, first_offset)
 
@@ -113,13 +116,13 @@ def recompress(
     level: int | None = None,
     limit: int = DEFAULT_EXPANSION_LIMIT,
 ) -> bytearray:
-    """The batch in another codec: the same header but for codec, length and CRC, the same records byte for byte."""
+    """Return the batch in another codec: only codec, length and CRC of the header change, the records do not."""
     body = compress(compression, records_data(buffer, header, limit), level)
     output = bytearray(HEADER_SIZE)
     output += body
     fields = list(header.fields())
     fields[1] = len(output) - LOG_OVERHEAD
     fields[5] = header.attributes & ~COMPRESSION_MASK | compression
-    batch.pack_header(output, RecordBatchHeader(tuple(fields)))  # type: ignore[arg-type]  # thirteen, as they came
+    batch.pack_header(output, RecordBatchHeader(tuple(fields)))  # type: ignore[arg-type]  # thirteen fields
     batch.rewrite_crc(output, batch.read_header(output))
     return output

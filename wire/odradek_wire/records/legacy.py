@@ -3,9 +3,9 @@
     offset int64, size int32, then size bytes: crc uint32 (CRC-32 of the rest), magic int8, attributes int8,
     timestamp int64 (magic 1 only), key length int32 and key, value length int32 and value (-1: null)
 
-A compressed set is one *wrapper* message whose value is the compressed set of its inner messages and whose offset is
-that of the last of them. Inner offsets are absolute in magic 0, relative to the first in magic 1 (KIP-31). A wrapper of
-magic 1 with LOG_APPEND_TIME overrules the timestamps inside (KIP-32). Messages of magic 2 are `batch`.
+A compressed set is one *wrapper* message, whose value is the compressed set of its inner messages and whose offset is
+that of the last of them. Inner offsets are absolute in magic 0, relative to the first in magic 1 (KIP-31). The
+timestamp of a wrapper of magic 1 with LOG_APPEND_TIME replaces those of its inner messages (KIP-32).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _INT64_MAX = (1 << 63) - 1
 
 
 class Message(NamedTuple):
-    """One message as it stands in a set: a record, or the wrapper of compressed ones."""
+    """One message of a set: a record, or the wrapper of compressed records."""
 
     offset: int
     magic: int
@@ -52,7 +52,7 @@ class Message(NamedTuple):
     def compression(self) -> Compression:
         code = self.attributes & COMPRESSION_MASK
         if code >= Compression.ZSTD:
-            raise InvalidRecordError(f"compression type {code} cannot be in a message of magic {self.magic}")
+            raise InvalidRecordError(f"compression type {code} in a message of magic {self.magic}: 0 to 3 expected")
         return COMPRESSIONS[code]
 
     @property
@@ -63,11 +63,11 @@ class Message(NamedTuple):
 
 
 def read_message(buffer: Buffer, position: int = 0) -> Message:
-    """The message at `position`, which lies wholly in the buffer; bounds and CRC are checked."""
+    """Read the message at `position`; check bounds and CRC. Raises CorruptRecordError."""
     view = memoryview(buffer)
     size = entry_size_at(view, position)
     if size is None or size > len(view) - position:
-        raise CorruptRecordError(f"a message is cut off after {len(view) - position} bytes")
+        raise CorruptRecordError(f"message at position {position} is cut off after {len(view) - position} bytes")
     offset, _, crc, magic, attributes = _ENTRY.unpack_from(view, position)
     end = position + size
     if magic not in (0, 1):
@@ -78,31 +78,31 @@ def read_message(buffer: Buffer, position: int = 0) -> Message:
     timestamp = NO_TIMESTAMP
     if magic == 1:
         if end - at < 8:
-            raise CorruptRecordError("a message ends inside its timestamp")
+            raise CorruptRecordError(f"message at offset {offset} ends inside its timestamp")
         timestamp = _INT64.unpack_from(view, at)[0]
         at += 8
     key, at = _nullable(view, at, end)
     value, at = _nullable(view, at, end)
     if at != end:
-        raise CorruptRecordError(f"{end - at} bytes follow a message's value")
+        raise CorruptRecordError(f"message at offset {offset} has {end - at} bytes after its value")
     return Message(offset, magic, attributes, timestamp, key, value, position, size)
 
 
 def _nullable(view: memoryview, position: int, end: int) -> tuple[memoryview | None, int]:
     if end - position < 4:
-        raise CorruptRecordError("a message ends inside a length")
+        raise CorruptRecordError(f"message ends inside a length, at position {position}")
     length: int = _INT32.unpack_from(view, position)[0]
     position += 4
     if length < 0:
         return None, position
     if length > end - position:
-        raise CorruptRecordError(f"a key or value of {length} bytes, {end - position} are left")
+        raise CorruptRecordError(f"key or value of {length} bytes, {end - position} are left")
     return view[position : position + length], position + length
 
 
 def iterate(buffer: Buffer, start: int = 0, *, allow_partial: bool = False) -> Iterator[Message]:
-    """The messages of a set, wrappers unopened. With `allow_partial` a last one that is cut off ends the iteration, as
-    in the answer to a fetch; otherwise it is corrupt."""
+    """Yield the messages of a set, wrappers undecompressed. With `allow_partial`, a last one that is cut off ends the
+    iteration, as in a Fetch response; otherwise it raises CorruptRecordError."""
     view = memoryview(buffer)
     position = start
     while position < len(view):
@@ -116,26 +116,26 @@ def iterate(buffer: Buffer, start: int = 0, *, allow_partial: bool = False) -> I
 
 
 def read_records(message: Message, limit: int = DEFAULT_EXPANSION_LIMIT) -> list[Record]:
-    """The records of one message: itself, or what it wraps, with absolute offsets and the timestamps that count."""
+    """Return the record of a message, or the records of a wrapper, with absolute offsets. Raises CorruptRecordError."""
     codec = message.compression
     if codec is Compression.NONE:
         return [_record(message, message.offset, message.timestamp)]
     if message.value is None:
-        raise InvalidRecordError("a compressed message without a value")
+        raise InvalidRecordError(f"compressed message at offset {message.offset} has no value")
     inner = list(iterate(decompress(codec, message.value, limit, magic=message.magic)))
     if not inner:
-        raise InvalidRecordError("a compressed message without messages inside")
+        raise InvalidRecordError(f"compressed message at offset {message.offset} has no inner messages")
     for nested in inner:
         if nested.magic != message.magic:
-            raise InvalidRecordError(f"a message of magic {nested.magic} inside one of magic {message.magic}")
+            raise InvalidRecordError(f"inner message of magic {nested.magic} in a wrapper of magic {message.magic}")
         if nested.attributes & COMPRESSION_MASK:
-            raise InvalidRecordError("a compressed message inside a compressed one")
+            raise InvalidRecordError(f"wrapper at offset {message.offset} has a compressed inner message")
     if message.magic == 0:
         return [_record(nested, nested.offset, NO_TIMESTAMP) for nested in inner]
-    # Some releases of librdkafka leave the wrapper's offset 0: then the relative offsets are all there is.
+    # Some releases of librdkafka send a wrapper with offset 0: then the relative offsets are the absolute ones.
     base = message.offset - inner[-1].offset if message.offset else 0
     if not all(0 <= base + nested.offset <= _INT64_MAX for nested in inner):
-        raise InvalidRecordError(f"inner offsets do not fit below their wrapper's {message.offset}")
+        raise InvalidRecordError(f"inner offsets are out of range for the wrapper's offset {message.offset}")
     if message.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return [_record(nested, base + nested.offset, message.timestamp) for nested in inner]
     return [_record(nested, base + nested.offset, nested.timestamp) for nested in inner]
@@ -153,7 +153,7 @@ def _record(message: Message, offset: int, timestamp: int) -> Record:
 def read_message_set(
     buffer: Buffer, limit: int = DEFAULT_EXPANSION_LIMIT, *, allow_partial: bool = False
 ) -> Iterator[Record]:
-    """All records of a set; `limit` bounds each wrapper's expansion."""
+    """Yield all records of a set; `limit` applies to each wrapper. Raises CorruptRecordError."""
     for message in iterate(buffer, allow_partial=allow_partial):
         yield from read_records(message, limit)
 
@@ -167,13 +167,13 @@ def build_message_set(
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
     log_append_time: int = NO_TIMESTAMP,
 ) -> bytearray:
-    """The records as a message set at their own offsets; with a codec, all of them in one wrapper. Headers are dropped.
+    """Build a message set of records at their own offsets, without headers; with a codec, all of them in one wrapper.
 
-    Under LOG_APPEND_TIME every message carries `log_append_time`. zstd has no place here: `UnsupportedRecordsError`.
+    With LOG_APPEND_TIME, every message has the timestamp `log_append_time`. Raises UnsupportedRecordsError for zstd.
     """
     assert magic in (0, 1)
     if compression is Compression.ZSTD:
-        raise UnsupportedRecordsError(f"zstd is not defined for magic {magic}")
+        raise UnsupportedRecordsError(f"zstd needs magic 2, got {magic}")
     records = list(records)
     append_time = log_append_time if magic == 1 and timestamp_type is TimestampType.LOG_APPEND_TIME else None
     attributes = 0 if append_time is None else TIMESTAMP_TYPE_BIT

@@ -1,27 +1,26 @@
-"""What a leader asks of the records that a producer sends, and what it makes of them (Kafka's LogValidator).
+"""Validate the records that a producer sends, and convert them to the form that the topic wants (Kafka's LogValidator).
 
     outcome = validate(data, rules, now_ms, partition="orders-0")
     match outcome:
-        case Rejection():         # nothing is to be written; the answer's error code, message and record errors
+        case Rejection():         # write nothing; error code, message and record errors of the response
         case ValidatedRecords():  # one batch with base offset 0, for `set_offset_and_leader_epoch`
 
-`data` is the `records` field of one partition of a Produce request. It is patched in place where it is writable and
-that is enough (`was_rewritten` False: `records` is the same memory, perhaps without a partial entry at its end);
-otherwise `records` is a new bytearray. `Rules` are the effective settings of a topic, made once for each of them.
+`data` is the `records` field of one partition of a Produce request. If a patch is enough and `data` is writable, it is
+patched in place (`was_rewritten` is False, and `records` is the same memory without a partial entry at its end).
+Otherwise `records` is a new bytearray. ValidationRules are the effective settings of a topic.
 
-By default a batch of magic 2 is judged by its header wherever the header decides; `strict` always looks at every
-record, as Kafka does. Either way the records are looked at for compacted topics, for timestamp limits that the header
-cannot prove, for recompression and for message sets of magic 0 and 1, which become one batch.
+By default the header of a batch of magic 2 decides wherever it can; `strict` reads every record, as Kafka does.
+Compacted topics, timestamp limits that the header cannot prove, recompression, and message sets of magic 0 and 1 need
+every record in either case. A message set becomes one batch.
 
-Left to the log: the size limits (before, and again if `was_rewritten`), sequences and producer epochs, offsets. Left to
-the handler of Produce: what a version of the request allows (magic 2 alone from version 3 on, zstd from 7 on; an empty
-`records` field is no error before 3), transactions. Kafka tells the client the message of a rejection only together
-with record errors; in other cases the field is null.
+Leaves to the log: size limits (before, and again if `was_rewritten`), sequences, producer epochs, offsets. Leaves to
+the handler of Produce: what each version allows (only magic 2 from version 3 on, zstd from 7 on; an empty `records`
+field is no error before 3), and transactions. Kafka sends the message of a rejection only with record errors.
 
-The codes are those observed of Kafka 4.3.0 and 3.9.1, with these deliberate differences: offset deltas other than
-0, 1, 2 … are INVALID_RECORD unless the batch is written anew anyhow (Kafka writes them into its log, or answers
-UNKNOWN_SERVER_ERROR if they are compressed); compressed data that decompress beyond `expansion_limit` are
-MESSAGE_TOO_LARGE; a varint that is too long is INVALID_RECORD (Kafka: UNKNOWN_SERVER_ERROR).
+The error codes are those of Kafka 4.3.0 and 3.9.1, with these differences: offset deltas other than 0, 1, 2 … are
+INVALID_RECORD unless the batch is rebuilt anyway (Kafka writes them into its log, or returns UNKNOWN_SERVER_ERROR if
+they are compressed); data that decompress to more than `expansion_limit` are MESSAGE_TOO_LARGE; a varint that is too
+long is INVALID_RECORD (Kafka: UNKNOWN_SERVER_ERROR).
 """
 
 from __future__ import annotations
@@ -59,14 +58,14 @@ _MAX_LONG = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationRules:
-    """What a topic asks of its records; the names are those of its settings, as far as they have one."""
+    """The settings of a topic for its records."""
 
     strict: bool = False
     from_client: bool = True
-    """False for what a coordinator writes: control batches and gaps are its own affair."""
+    """False for batches of a coordinator, which may be control batches and have gaps between offsets."""
     compacted: bool = False
     compression: Compression | None = None
-    """None is `producer`: whatever codec the records came in."""
+    """None is `producer`: keep the codec of the batch."""
     compression_level: int | None = None
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
     timestamp_before_max_ms: int = _MAX_LONG
@@ -84,7 +83,7 @@ class ValidationRules:
 
 
 class RecordError(NamedTuple):
-    """One record's fault, by its place in the batch (KIP-467)."""
+    """The fault of one record, by its index in the batch (KIP-467)."""
 
     batch_index: int
     message: str
@@ -92,7 +91,7 @@ class RecordError(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """The producer's fault; nothing is to be written."""
+    """The error code and message of records that must not be written."""
 
     error: ErrorCode
     message: str
@@ -100,16 +99,17 @@ class Rejection:
 
 
 class ValidatedRecords(NamedTuple):
-    """One batch, ready for its place in the log."""
+    """One batch, ready for its offset."""
 
     records: Buffer
     header: RecordBatchHeader | None
-    """Of `records` as they are now; None if there is nothing to write (an old set without a whole message)."""
+    """The header of `records`; None if there is nothing to write (an old set without a whole message)."""
     max_timestamp: int
     max_timestamp_delta: int | None
-    """The offset delta of the first record with that timestamp; None when nobody looked, and with log append time."""
+    """The offset delta of the first record with that timestamp; None if no record was read, and with log append
+    time."""
     log_append_time: int
-    """-1 with create time."""
+    """-1 with CREATE_TIME."""
     was_rewritten: bool
 
 
@@ -119,7 +119,7 @@ class _RejectedError(Exception):
 
 
 def validate(data: Buffer, rules: ValidationRules, now_ms: int, *, partition: str = "") -> ValidatedRecords | Rejection:
-    """Check the `records` of one partition and bring them into the form that its topic wants."""
+    """Validate the `records` field of one partition and convert it to the form that its topic wants."""
     try:
         if len(data) >= batch.HEADER_SIZE and data[batch.MAGIC_POSITION] == batch.MAGIC:
             return _validate_batch(data, rules, now_ms, partition)
@@ -175,7 +175,7 @@ def _validate_batch(data: Buffer, rules: ValidationRules, now_ms: int, partition
 
 
 def _reject_by_header(data: Buffer, header: RecordBatchHeader, rules: ValidationRules) -> Rejection | None:
-    """In Kafka's order: base offset, CRC, codec, count, control, sequence."""
+    """Check the header in Kafka's order: base offset, CRC, codec, count, control bit, sequence."""
     if header.base_offset != 0 and rules.from_client:
         return Rejection(
             ErrorCode.INVALID_RECORD, f"The baseOffset of the record batch should be 0, but it is {header.base_offset}"
@@ -210,7 +210,7 @@ def _reject_by_header(data: Buffer, header: RecordBatchHeader, rules: Validation
 def _validate_records(
     data: Buffer, header: RecordBatchHeader, rules: ValidationRules, now_ms: int, partition: str
 ) -> ValidatedRecords:
-    """Every record of a batch, and another codec if the topic wants one."""
+    """Read every record of a batch, and recompress it if the topic wants another codec."""
     body = records_data(data, header, rules.expansion_limit)
     found = summarize_records(body, header.count)
     stamped = header.attributes & TIMESTAMP_TYPE_BIT != 0
@@ -227,7 +227,7 @@ def _validate_records(
             body, header.count, header.base_offset, header.base_timestamp, header.max_timestamp if stamped else None
         )
         _reject_wrong_records(records, header.timestamp_type, rules, now_ms, partition)
-    # A control batch stays as it is written, so that whoever looks for one need not decompress.
+    # A control batch keeps its codec, so that readers of control records need not decompress.
     if rules.compression is not None and header.compression is not rules.compression and not header.is_control:
         _reject_negative_timestamp(earliest)
         if found.are_consecutive and not stamped:
@@ -250,7 +250,8 @@ def _validate_records(
 
 
 def _rebuild(data: Buffer, header: RecordBatchHeader, rules: ValidationRules) -> bytearray:
-    """The records at offsets 0, 1, 2 … with the timestamps that count, as Kafka builds a batch that it cannot keep."""
+    """Build a new batch with offsets 0, 1, 2 … and the effective timestamps, like Kafka for a batch that it cannot
+    keep."""
     assert rules.compression is not None
     builder = BatchBuilder(
         compression=rules.compression,
@@ -276,7 +277,8 @@ def _with_append_time(
 def _with_timestamps(
     data: Buffer, header: RecordBatchHeader, timestamp_type: TimestampType, max_timestamp: int
 ) -> tuple[Buffer, RecordBatchHeader, bool]:
-    """Set type and maximum, in a copy if need be; the header that is there then; whether it is a copy."""
+    """Set timestamp type and max timestamp, in a copy if `data` is read-only; return header and whether it is a
+    copy."""
     copied = False
     if isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly):
         data = bytearray(data)
@@ -286,14 +288,14 @@ def _with_timestamps(
 
 
 def _all_within(earliest: int, latest: int, rules: ValidationRules, now_ms: int) -> bool:
-    """Whether surely every timestamp is; one that is -1, "none", may have to be looked at again."""
+    """Return whether both timestamps are within the limits. A timestamp of -1 (none) may need a closer look."""
     return now_ms - earliest <= rules.timestamp_before_max_ms and latest - now_ms <= rules.timestamp_after_max_ms
 
 
 def _reject_wrong_records(
     records: Iterable[Record], timestamp_type: TimestampType, rules: ValidationRules, now_ms: int, partition: str
 ) -> None:
-    """Name every record at fault, each with its first fault; then they are all refused."""
+    """Raise the rejection with the first fault of every wrong record."""
     errors: list[RecordError] = []
     bad_timestamps = False
     for index, record in enumerate(records):
@@ -333,7 +335,7 @@ def _described(record: Record) -> str:
 
 
 def _reject_negative_timestamp(timestamp: int) -> None:
-    """Kafka keeps timestamps below -1 in place, but writes none anew and has no better code for it."""
+    """Raise for a timestamp below -1, which Kafka keeps in an unchanged batch but cannot write into a new one."""
     if timestamp < NO_TIMESTAMP:
         raise _RejectedError(Rejection(ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid negative timestamp {timestamp}"))
 
@@ -350,7 +352,7 @@ def _out_of_range(record: Record, rules: ValidationRules, now_ms: int) -> str:
 def _validate_message_set(
     data: Buffer, rules: ValidationRules, now_ms: int, partition: str
 ) -> ValidatedRecords | Rejection:
-    """An old producer's set: one wrapper or any number of messages, of one magic; it becomes one batch."""
+    """Convert the set of an old producer, one wrapper or any number of messages of one magic, to one batch."""
     messages = list(_messages(data))
     if not messages:
         return ValidatedRecords(b"", None, NO_TIMESTAMP, None, NO_TIMESTAMP, False)
@@ -377,7 +379,7 @@ def _validate_message_set(
 
 
 def _messages(data: Buffer) -> Iterator[legacy.Message]:
-    """The whole messages; anything of another magic among them is invalid."""
+    """Yield the whole messages. Raises InvalidRecordError for another magic among them."""
     position = 0
     while position < len(data):
         size = batch.entry_size_at(data, position)

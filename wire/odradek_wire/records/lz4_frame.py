@@ -1,8 +1,8 @@
-"""LZ4 frames as Kafka writes and accepts them.
+"""LZ4 frames as Kafka writes and reads them.
 
-Kafka's writer: frame version 1, independent blocks of at most 64 KiB, no checksum but the header's. Its reader refuses
-dependent blocks, so we do too. Up to 0.9 the header checksum was computed over the frame's magic as well (KAFKA-3160);
-messages of magic 0 still carry that wrong checksum, and a reader of them must not look at it.
+Kafka writes frame version 1, independent blocks of at most 64 KiB, and no checksum but that of the header. Its reader
+rejects dependent blocks, and so does this one. Up to 0.9 the header checksum covered the magic of the frame as well
+(KAFKA-3160): messages of magic 0 still have that wrong checksum, and a reader of them must ignore it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _BLOCK_SIZE = 64 * 1024
 _UNCOMPRESSED = 0x8000_0000
 _UINT32 = struct.Struct("<I")
 _DEFAULT_LEVEL = 9
-"""Kafka's default level; it means the fast compressor, any other one the thorough compressor (KIP-390)."""
+"""Kafka's default level, which selects the fast compressor; other levels select the high compressor (KIP-390)."""
 
 
 def compress(data: Buffer, level: int | None = None, *, broken_checksum: bool = False) -> bytes:
-    """One frame. `broken_checksum` computes the header checksum the wrong way that magic 0 asks for."""
+    """Compress to one frame. `broken_checksum` computes the header checksum in the wrong way of magic 0."""
     if level is not None and level != _DEFAULT_LEVEL:
         return _compress_thoroughly(data, level, broken_checksum)
     parts = [_FRAME_MAGIC, _FLAGS, _header_checksum(_FLAGS, broken_checksum)]
@@ -42,7 +42,8 @@ def compress(data: Buffer, level: int | None = None, *, broken_checksum: bool = 
 
 
 def _compress_thoroughly(data: Buffer, level: int, broken_checksum: bool) -> bytes:
-    """By the binding's own frame writer: its block functions know no levels. It adds a checksum to each block."""
+    """Compress by cramjam's frame writer, because its block functions have no levels. It adds a checksum to each
+    block."""
     writer = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
     writer.compress(bytes(data))
     frame = bytes(writer.finish())
@@ -55,16 +56,16 @@ def _header_checksum(flags: bytes, broken: bool) -> bytes:
 
 
 def checked(data: memoryview, *, ignore_checksum: bool) -> memoryview:
-    """The first frame and nothing behind it (Kafka stops there), with the right header checksum in place of a wrong one
-    if that is to be ignored.
+    """Return the first frame, without the bytes after it, which Kafka ignores. With `ignore_checksum`, correct a wrong
+    header checksum.
 
-    Raises `BadCompressionError` for what is no frame that Kafka reads.
+    Raises BadCompressionError for a frame that Kafka does not read.
     """
     if len(data) < 7 or data[:4] != _FRAME_MAGIC:
-        raise BadCompressionError("no LZ4 frame")
+        raise BadCompressionError("not an LZ4 frame: the magic is missing")
     flags, block_descriptor = data[4], data[5]
     if flags >> 6 != 1 or flags & 0x02:
-        raise BadCompressionError(f"LZ4 frame flags {flags:#04x} are of an unknown version")
+        raise BadCompressionError(f"LZ4 frame flags {flags:#04x}: version 1 expected")
     if not flags & 0x20:
         raise BadCompressionError("LZ4 frame with dependent blocks")
     if block_descriptor & 0x8F or block_descriptor >> 4 < 4:
@@ -84,7 +85,7 @@ def checked(data: memoryview, *, ignore_checksum: bool) -> memoryview:
 
 
 def _end_of_frame(data: memoryview, position: int, flags: int) -> int:
-    """Where the frame ends whose first block is at `position`."""
+    """Return the end of the frame whose first block is at `position`. Raises BadCompressionError."""
     block_overhead = 8 if flags & 0x10 else 4
     while len(data) - position >= 4:
         size: int = _UINT32.unpack_from(data, position)[0]
@@ -95,7 +96,7 @@ def _end_of_frame(data: memoryview, position: int, flags: int) -> int:
 
 
 def _xxhash32(data: bytes) -> int:
-    """xxHash32 with seed 0 of fewer than 16 bytes: all that a frame header needs."""
+    """Return the xxHash32 with seed 0 of fewer than 16 bytes, which is enough for a frame header."""
     assert len(data) < 16
     mask = 0xFFFF_FFFF
     whole = len(data) & ~3

@@ -1,4 +1,4 @@
-"""One record, as every format of record data can hold it."""
+"""One record, as all formats of record data have it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Header = tuple[str, bytes | None]
 class Record(NamedTuple):
     """A record with its absolute offset and its timestamp in ms (-1: none).
 
-    Header keys are text; bytes in them that are not UTF-8 survive as surrogate escapes. Formats before magic 2 have no
+    Header keys are text, in which surrogate escapes keep bytes that are not UTF-8. Formats before magic 2 have no
     headers.
     """
 

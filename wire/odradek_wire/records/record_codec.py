@@ -1,8 +1,8 @@
-"""The records inside a batch of magic 2: decode them one by one, encode them.
+"""Decode and encode the records inside a batch of magic 2.
 
-A record is its length, then attributes (one unused byte), timestamp delta, offset delta, key, value and headers;
-numbers are zigzag varints, a negative length is null. Bounds are checked as Kafka's reader checks them; whatever is
-wrong is an `InvalidRecordError`. Nothing is allocated by a count or length that the bytes at hand do not back.
+A record is its length, then attributes (one unused byte), timestamp delta, offset delta, key, value and headers.
+Numbers are zigzag varints; a negative length is null. Decoding checks the bounds that Kafka's reader checks, raises
+InvalidRecordError, and allocates nothing by a count or length before it has the bytes.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from odradek_wire.records.record_errors import ExpansionLimitError, InvalidRecor
 _INT64_MAX = (1 << 63) - 1
 _INT64_MIN = -(1 << 63)
 _NO_HEADERS: tuple[Header, ...] = ()
-# Past the class's own constructor, which does the same by way of a Python function.
+# Creates a Record without its constructor, which is a Python function.
 _new = tuple.__new__
 
 
 def records_data(buffer: Buffer, header: RecordBatchHeader, limit: int = DEFAULT_EXPANSION_LIMIT) -> bytes:
-    """The bytes of the records of a batch, decompressed if need be."""
+    """Return the decompressed bytes of the records of a batch. Raises CorruptRecordError."""
     body = memoryview(buffer)[header.position + HEADER_SIZE : header.end]
     if not header.is_compressed:
         if len(body) > limit:
-            raise ExpansionLimitError(f"{len(body)} bytes of records, {limit} are allowed")
+            raise ExpansionLimitError(f"{len(body)} bytes of records exceed the limit of {limit}")
         return bytes(body)
     return decompress(header.compression, body, limit)
 
 
 def read_records(buffer: Buffer, header: RecordBatchHeader, limit: int = DEFAULT_EXPANSION_LIMIT) -> Iterator[Record]:
-    """The records of a batch, decoded as they are asked for; decompression (at most `limit` bytes) happens first.
+    """Return an iterator that decodes the records of a batch; decompress them first, to at most `limit` bytes.
 
-    The header is believed: check bounds and CRC before. Under LOG_APPEND_TIME a record's timestamp is the batch's
-    max timestamp.
+    The caller checks bounds and CRC before. With LOG_APPEND_TIME, every record has the max timestamp of the batch.
+    Raises CorruptRecordError.
     """
     return decode(
         records_data(buffer, header, limit),
@@ -50,7 +50,7 @@ def read_records(buffer: Buffer, header: RecordBatchHeader, limit: int = DEFAULT
 def decode(
     data: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None = None
 ) -> Iterator[Record]:
-    """Exactly `count` records that fill `data` exactly."""
+    """Yield exactly `count` records that fill `data` exactly. Raises InvalidRecordError for anything else."""
     if count < 0:
         raise InvalidRecordError(f"batch with {count} records")
     if not _INT64_MIN + (1 << 32) <= base_offset <= _INT64_MAX - (1 << 32):
@@ -61,7 +61,7 @@ def decode(
     lowest_delta = _INT64_MIN - base_timestamp
     try:
         for _ in range(count):
-            # Numbers of one or two bytes are read inline: this loop is what reading costs.
+            # Reads numbers of one or two bytes inline: almost all time of a reader is spent in this loop.
             number = data[position]
             position += 1
             if number > 127:
@@ -147,7 +147,8 @@ def decode(
 
 
 def read_headers(data: bytes, position: int, record_end: int) -> tuple[tuple[Header, ...], int]:
-    """The headers of the record that ends at `record_end`, from their count on, and the position after them."""
+    """Decode the headers of the record that ends at `record_end`, from their count on; return the position after
+    them."""
     number, position = read_varint(data, position)
     count = (number >> 1) ^ -(number & 1)
     if count < 0 or count > record_end - position:
@@ -173,7 +174,7 @@ def read_headers(data: bytes, position: int, record_end: int) -> tuple[tuple[Hea
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """An unsigned varint of at most five bytes, cut to 32 bits as Kafka does, and the position after it."""
+    """Decode an unsigned varint of at most five bytes, cut to 32 bits like Kafka; return the position after it."""
     number = data[position]
     position += 1
     if number > 127:
@@ -193,7 +194,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def read_varlong(data: bytes, position: int) -> tuple[int, int]:
-    """An unsigned varint of at most ten bytes, cut to 64 bits, and the position after it."""
+    """Decode an unsigned varint of at most ten bytes, cut to 64 bits; return the position after it."""
     number = shift = 0
     while True:
         byte = data[position]
@@ -207,7 +208,7 @@ def read_varlong(data: bytes, position: int) -> tuple[int, int]:
 
 
 def encode(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytes:
-    """The records one after the other, as a batch with this base offset and base timestamp holds them uncompressed."""
+    """Encode records as an uncompressed batch with this base offset and base timestamp has them."""
     output = bytearray()
     for record in records:
         append_record(
@@ -229,7 +230,7 @@ def append_record(
     value: bytes | None,
     headers: Iterable[Header] = (),
 ) -> None:
-    """Append one encoded record."""
+    """Encode one record to the end of `output`."""
     body = bytearray(b"\0")
     append_varint(body, timestamp_delta)
     append_varint(body, offset_delta)
@@ -248,7 +249,7 @@ def append_record(
 
 
 def append_varint(output: bytearray, number: int) -> None:
-    """Append a zigzag varint (of either width: the bytes are the same)."""
+    """Encode a zigzag varint to the end of `output`; 32 and 64 bits have the same bytes."""
     number = number << 1 if number >= 0 else ~number << 1 | 1
     while number > 127:
         output.append(number & 127 | 128)

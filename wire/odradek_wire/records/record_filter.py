@@ -1,7 +1,7 @@
-"""What a log's cleaner does to a batch of magic 2: look at its keys, leave records out, empty it.
+"""Remove records from a batch of magic 2 (MemoryRecords.filterTo), for the log cleaner.
 
-Owns speed, as `scan` does: one walk with the bounds of `records.decode` as far as it looks, values and headers stepped
-over by their record's length, and what is kept copied as it stands. Which records are kept is the cleaner's matter.
+One pass reads only keys and the positions of records; kept records are copied undecoded. The bounds are those of
+`record_codec.decode`. Leaves to the caller which records are kept.
 """
 
 from __future__ import annotations
@@ -29,33 +29,34 @@ from odradek_wire.records.record_errors import InvalidRecordError
 
 
 class PartialRecords(NamedTuple):
-    """One entry for each record, in their order; `keyless` and `tombstones` are indices into the others."""
+    """The keys and positions of the records of a batch, in their order."""
 
     starts: list[int]
-    """Where they begin in the data, and one more: where the last one ends."""
+    """The position of each record in the data, then the end of the last one."""
     offset_deltas: list[int]
     timestamp_deltas: list[int]
     keys: list[bytes | None]
     keyless: list[int]
+    """The indices of records without a key."""
     tombstones: list[int]
-    """Those without a value."""
+    """The indices of records without a value."""
 
 
 def read_partial(data: bytes, count: int) -> PartialRecords:
-    """Walk over exactly `count` records that fill `data` exactly; `InvalidRecordError` for anything else."""
+    """Read exactly `count` records that fill `data` exactly. Raises InvalidRecordError for anything else."""
     found = begin_partial()
     continue_partial(found, data, count, count)
     return found
 
 
 def begin_partial() -> PartialRecords:
-    """Of records that nobody has looked at yet."""
+    """Return the empty result that `continue_partial` fills."""
     return PartialRecords([0], [], [], [], [], [])
 
 
 def continue_partial(found: PartialRecords, data: bytes, count: int, most: int) -> bool:
-    """The same walk bit by bit: go on behind the last record that was found, for `most` records at most. Whether all
-    were looked at."""
+    """Read at most `most` records after those that `found` has; return whether `found` has all of them. Raises as
+    `read_partial` does."""
     ends_at, at_delta = found.starts.append, found.offset_deltas.append
     at_timestamp, with_key = found.timestamp_deltas.append, found.keys.append
     end = len(data)
@@ -112,7 +113,9 @@ def continue_partial(found: PartialRecords, data: bytes, count: int, most: int) 
                 position += number >> 1
                 with_key(data[start:position])
             if position >= record_end:
-                raise InvalidRecordError(f"a key passes the end {record_end} of its record")
+                raise InvalidRecordError(
+                    f"key passes the end of its record: it ends at {position}, the record at {record_end}"
+                )
             if data[position] & 1:  # a negative length
                 found.tombstones.append(index)
             position = record_end
@@ -132,11 +135,11 @@ def retain(
     *,
     delete_horizon_ms: int | None = None,
 ) -> bytearray:
-    """The batch with these of its records, at least one, given by ascending index, between the same first and last
-    offset: nothing that reads by offset or sequence can tell (KAFKA-5490). `data` are the records of the batch,
-    decompressed, and `found` is their outline.
+    """Return the batch with only the records `kept`: at least one ascending index. It keeps its first and last offset
+    and its sequences (KAFKA-5490). `data` has the decompressed records of the batch, `found` the result of
+    `read_partial`.
 
-    `delete_horizon_ms` is written into the batch if it is given (KIP-534); else one that is there stays.
+    `delete_horizon_ms` sets the delete horizon (KIP-534); None keeps that of the batch.
     """
     work = retain_in_slices(header, data, found, kept, len(kept), delete_horizon_ms=delete_horizon_ms)
     while True:
@@ -155,8 +158,7 @@ def retain_in_slices(
     *,
     delete_horizon_ms: int | None = None,
 ) -> Generator[bool, None, bytearray]:
-    """The same bit by bit: `most` records between two yields, each of which says whether a codec comes next. Returns
-    the batch."""
+    """Like `retain`, with at most `most` records between two yields. Yields whether the next step compresses."""
     max_timestamp, base_timestamp, attributes = header.max_timestamp, header.base_timestamp, header.attributes
     deltas, latest = found.timestamp_deltas, NO_TIMESTAMP
     parts: list[Buffer] = []
@@ -180,7 +182,7 @@ def retain_in_slices(
 
 
 def _runs(data: bytes, starts: list[int], kept: Sequence[int]) -> list[Buffer]:
-    """Neighbours in one piece."""
+    """Return the kept records, neighbours as one slice."""
     view = memoryview(data)
     pieces: list[Buffer] = []
     first = previous = kept[0]
@@ -194,7 +196,7 @@ def _runs(data: bytes, starts: list[int], kept: Sequence[int]) -> list[Buffer]:
 
 
 def _rebased(data: bytes, found: PartialRecords, kept: Sequence[int], shift: int) -> list[Buffer]:
-    """With timestamps counted from another base, `shift` before the old one."""
+    """Return the kept records with timestamp deltas from a base that is `shift` earlier."""
     pieces: list[Buffer] = []
     for index in kept:
         # Length, attributes, timestamp delta, and all the rest.
@@ -218,7 +220,7 @@ def _rebased(data: bytes, found: PartialRecords, kept: Sequence[int], shift: int
 
 
 def empty_batch(header: RecordBatchHeader) -> bytearray:
-    """The batch without a record: what is left to tell a producer's last sequence, or where a log ends."""
+    """Return the batch without records, which keeps the last sequence of a producer, or the end of a log."""
     attributes = header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT)
     return _with_body(header, [], attributes, NO_TIMESTAMP, header.max_timestamp, 0)
 

@@ -1,7 +1,7 @@
-"""One pass over the records of a batch that keeps none of them: what a broker must know to accept them.
+"""Summarize the records of a batch in one pass: what a broker must know to accept them.
 
-Owns speed: the same walk as `records.decode`, with the same bounds, faster because nothing is made. Whoever finds a
-fault here decodes the records to say which one it is.
+The loop and its bounds are those of `record_codec.decode`; it is faster because it creates no records. If the summary
+shows a fault, the caller decodes the records to find which one has it.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from odradek_wire.records.record_errors import InvalidRecordError
 
 
 class RecordSummary(NamedTuple):
-    """What the records of a batch have in common."""
+    """The timestamps, keys and offsets of the records of a batch, taken together."""
 
     lowest_timestamp_delta: int
     highest_timestamp_delta: int
     index_of_highest: int
-    """The first record with the highest timestamp."""
+    """The index of the first record with the highest timestamp."""
     all_have_keys: bool
     are_consecutive: bool
     """Whether the offset deltas are 0, 1, 2 …"""
 
 
 def summarize_records(data: bytes, count: int) -> RecordSummary:
-    """Walk over exactly `count` records that fill `data` exactly; `InvalidRecordError` for anything else."""
+    """Read exactly `count` records that fill `data` exactly. Raises InvalidRecordError for anything else."""
     end = len(data)
     position = 0
     lowest = highest = index_of_highest = 0

@@ -1,8 +1,8 @@
-"""Snappy as Kafka uses it: the block format of the xerial library's streams, and the plain format of other writers.
+"""Snappy as Kafka uses it: the stream format of the xerial library, and the plain format of other writers.
 
-A stream is the header below, then blocks: a big-endian int32 length and that many bytes of plain snappy. Streams may be
-joined end to end, each with its own header. Data without that header is one plain snappy block (as some other clients
-write).
+A stream is the header below, then blocks: a big-endian int32 length and that many bytes of plain snappy. Several
+streams may follow each other, each with its own header. Data without that header are one plain snappy block, as some
+other clients write.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BLOCK_SIZE = 32 * 1024
 
 
 def compress(data: Buffer) -> bytes:
-    """A xerial stream of blocks of 32 KiB, as the Java client writes."""
+    """Compress to a xerial stream of blocks of 32 KiB, as the Java client does."""
     parts: list[bytes] = [_HEADER]
     for start in range(0, len(data), _BLOCK_SIZE):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + _BLOCK_SIZE]))
@@ -31,7 +31,7 @@ def compress(data: Buffer) -> bytes:
 
 
 def decompress(data: memoryview, limit: int) -> bytes:
-    """Undo `compress`, or read a single plain block; never more than `limit` bytes come into being."""
+    """Decompress streams, or one plain block, to at most `limit` bytes. Raises CorruptRecordError."""
     if data[: len(_MAGIC)] != _MAGIC:
         return _block(data, limit)
     parts: list[bytes] = []
@@ -42,7 +42,7 @@ def decompress(data: memoryview, limit: int) -> bytes:
             position += len(_HEADER)
             continue
         if end - position < 4:
-            break  # Kafka's reader takes no notice of it
+            break  # Kafka's reader ignores these bytes too
         length: int = _INT32.unpack_from(data, position)[0]
         position += 4
         if length < 0 or length > end - position:
@@ -58,7 +58,7 @@ def _block(data: memoryview, limit: int) -> bytes:
     try:
         size = cramjam.snappy.decompress_raw_len(data)
         if size > limit:
-            raise ExpansionLimitError(f"snappy block expands to {size} bytes, {limit} are allowed")
+            raise ExpansionLimitError(f"snappy block expands to {size} bytes, more than the limit of {limit}")
         # A snappy element yields at most 64 bytes and takes at least 2.
         if size > 32 * len(data) + 64:
             raise BadCompressionError(f"snappy block of {len(data)} bytes claims to expand to {size}")
