@@ -114,7 +114,7 @@ def continue_partial(found: PartialRecords, data: bytes, count: int, most: int) 
                 with_key(data[start:position])
             if position >= record_end:
                 raise InvalidRecordError(
-                    f"key passes the end of its record: it ends at {position}, the record at {record_end}"
+                    f"key ends at {position} and passes the end of its record, {record_end}"
                 )
             if data[position] & 1:  # a negative length
                 found.tombstones.append(index)
