@@ -1,7 +1,6 @@
-"""What an append answers.
+"""The result of an append: AppendInfo, or the Rejection of `odradek_wire.records.log_validator`.
 
-A rejection is the one of `odradek_wire.records.log_validator`, which judges what can be judged without the log; the log
-adds its own (sizes, sequences) in the same form.
+The validator rejects what needs no log; the log rejects batches for their size and for their producer.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ __all__ = ["NOTHING_APPENDED", "AppendInfo", "RecordError", "Rejection", "too_la
 
 
 class AppendInfo(NamedTuple):
-    """Where the records stand. For a duplicate: where they already stood; nothing was written."""
+    """The offsets of the appended records; for a duplicate, of the earlier append."""
 
     first_offset: int
     last_offset: int
     log_append_time_ms: int
-    """-1 under CreateTime (a duplicate's is its batch's largest timestamp all the same, as in Kafka)."""
+    """-1 with CreateTime, except for a duplicate, which has the largest timestamp of its batch, as in Kafka."""
     log_start_offset: int
     duplicate: bool = False
 
 
 NOTHING_APPENDED = -1
-"""First and last offset when an old producer sent an empty message set."""
+"""The first and last offset for an empty message set of an old producer."""
 
 
 def too_large(partition: str, size: int, config: LogConfig) -> Rejection:
-    """Of a batch that exceeds `max.message.bytes` or `segment.bytes`."""
+    """Return the rejection of a batch that exceeds `max.message.bytes` or `segment.bytes`."""
     if size > config.max_message_bytes:
         return Rejection(
             ErrorCode.MESSAGE_TOO_LARGE,

@@ -1,4 +1,4 @@
-"""Appending as a follower: the leader's batches, with the offsets that they have there, in few writes."""
+"""Append as a follower: batches of the leader at the offsets that they have, in few writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def append(log: Log, view: memoryview) -> AppendInfo | None:
     """See `Log.append_as_follower`."""
     next_offset = _first_offset(log, view)
-    headers, fault = _sound(view, next_offset)
+    headers, fault = _valid_batches(view, next_offset)
     if headers and next_offset < log.log_end_offset:
         start = log.log_end_offset
         truncation.truncate_fully_and_start_at(log, next_offset)
@@ -29,7 +29,7 @@ def append(log: Log, view: memoryview) -> AppendInfo | None:
         if segment.should_roll(size, header.max_timestamp, header.last_offset, log.config):
             _write(log, view, run)
             run = []
-            # The leader may have compacted offsets away: the new segment is named after what comes.
+            # Compaction at the leader leaves gaps: the base offset of the new segment is that of its first batch.
             log.log_end_offset = header.base_offset
             log.roll_segment()
         run.append(header)
@@ -42,25 +42,25 @@ def append(log: Log, view: memoryview) -> AppendInfo | None:
 
 
 def _first_offset(log: Log, view: memoryview) -> int:
-    """Where the leader's batches may begin: at our end; or before it, if our log is empty and begins within the
-    first batch, as it does at the leader after DeleteRecords (Kafka's appendRecordsToFollowerOrFutureReplica)."""
+    """Return the least offset of the first batch: the end of the log, or less if the log is empty and begins inside the
+    first batch, as it does after DeleteRecords at the leader (appendRecordsToFollowerOrFutureReplica)."""
     end = log.log_end_offset
     if log.log_start_offset == end:
-        with suppress(CorruptRecordError):  # for `_sound` to find
+        with suppress(CorruptRecordError):  # `_valid_batches` raises it
             first = next(iterate(view, allow_partial=True), None)
             if first is not None and first.base_offset < end <= first.last_offset:
                 return first.base_offset
     return end
 
 
-def _sound(view: memoryview, next_offset: int) -> tuple[list[RecordBatchHeader], CorruptRecordError | None]:
-    """The whole batches up to the first one that is wrong, and what is wrong with that."""
+def _valid_batches(view: memoryview, next_offset: int) -> tuple[list[RecordBatchHeader], CorruptRecordError | None]:
+    """Return the whole batches up to the first invalid one, and the error of that one."""
     headers: list[RecordBatchHeader] = []
     try:
         for header in iterate(view, allow_partial=True):
             check_crc(view, header)
             if header.base_offset < next_offset or header.last_offset_delta < 0:
-                raise CorruptRecordError(f"the batch at offset {header.base_offset} does not follow {next_offset}")
+                raise CorruptRecordError(f"batch at offset {header.base_offset}: at least {next_offset} expected")
             headers.append(header)
             next_offset = header.next_offset
     except CorruptRecordError as fault:
@@ -69,7 +69,7 @@ def _sound(view: memoryview, next_offset: int) -> tuple[list[RecordBatchHeader],
 
 
 def _write(log: Log, view: memoryview, run: list[RecordBatchHeader]) -> None:
-    """Batches that stand side by side in `view` and fit into the active segment, in one write."""
+    """Append neighbouring batches of `view`, for which the active segment has room, in one write."""
     if not run:
         return
     for header in run:

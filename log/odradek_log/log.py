@@ -38,7 +38,7 @@ _UNBOUNDED = 1 << 62
 
 
 class Log:
-    """A partition's records on disk. `LogDirectory` makes and opens them."""
+    """The records of one partition on disk. `LogDirectory` creates and opens logs."""
 
     __slots__ = (
         "_config",
@@ -89,11 +89,11 @@ class Log:
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.next_offset
         self.failure: Exception | None = None
-        """Why this log is offline."""
+        """The error that took this log offline; None while it is online."""
         self.on_failure: Callable[[Exception], object] | None = None
-        """Told once that the disk took this log offline, on the thread that met the trouble."""
+        """Called once when a disk error takes this log offline, on the thread that met the error."""
         self.on_roll: Callable[[Log], object] | None = None
-        """Told that there is one more sealed segment, which nothing but `flush_sealed` forces to the disk soon."""
+        """Called after each roll: `flush_sealed` is to force the segment that was rolled to the disk."""
         self.segments = LogSegments(env, directory, loaded.segments)
         self.segments.active.activate(config)
         self.snapshots = loaded.snapshots
@@ -101,14 +101,14 @@ class Log:
         self.flusher = LogFlusher(self.segments, self.leader_epoch_file, self.snapshots, recovery_point, env.wall_ms)
         self.forget_last_batch()
 
-    # --- what it is
+    # --- properties
 
     @property
     def config(self) -> LogConfig:
         return self._config
 
     def update_config(self, config: LogConfig) -> None:
-        """Other settings, from the next append on."""
+        """Replace the settings, from the next append on."""
         self._config = config
         self.segments.active.activate(config)
 
@@ -118,16 +118,16 @@ class Log:
 
     @property
     def first_base_offset(self) -> int:
-        """Where the oldest segment begins."""
+        """The base offset of the oldest segment."""
         return self.segments.first.base_offset
 
     @property
     def recovery_point(self) -> int:
-        """Everything below it is known to be on the disk."""
+        """All records below it are on the disk."""
         return self.flusher.recovery_point
 
     def assign_topic_id(self, topic_id: Uuid) -> None:
-        """Give an id to a directory that has none, as one written by an old release."""
+        """Write the topic id into a directory that has none, because an old release created it."""
         assert self.topic_id is None
         with self.handling_disk_errors("write the topic id"):
             self.env.disk.replace_file(f"{self.directory}/{PARTITION_METADATA}", encode_topic_id(topic_id))
@@ -144,11 +144,12 @@ class Log:
         strict: bool = False,
         guard: VerificationGuard | None = NOT_REQUIRED,
     ) -> AppendInfo | Rejection:
-        """Append as the leader. `records` is writable and gets its offsets in place. A batch that begins a transaction
-        needs `guard`: what `Producers.begin_verification` gave, and the coordinator confirmed.
+        """Append as the leader; write the offsets into `records`, which must be writable. A batch that begins a
+        transaction needs the `guard` that `ProducerStateManager.begin_verification` returned, after the coordinator
+        has confirmed the transaction.
 
-        By default a batch is judged by its header where the topic's settings allow that; `strict` looks at every
-        record, as Kafka does. Raises `OSError` when the disk fails; the log is offline then, the records not in it.
+        By default the header of a batch decides where the settings of the topic allow that; `strict` reads every
+        record, as Kafka does. Raises OSError if the disk fails: then the log is offline, without the records.
         """
         if self.failure is not None:
             raise self.offline_error()
@@ -184,7 +185,7 @@ class Log:
                 segment = self.roll_segment()
             if leader_epoch != self.leader_epochs.latest or self.leader_epochs.dirty:
                 self.leader_epoch_file.begin(leader_epoch, first_offset)
-            # Either the caller's writable buffer or a new one.
+            # The writable buffer of the caller, or a new one.
             set_offset_and_leader_epoch(batch, header, first_offset, leader_epoch)  # type: ignore[arg-type]
             position = segment.size
             segment.append(batch, last_offset, max_timestamp)
@@ -196,30 +197,30 @@ class Log:
         if producer_id >= 0:
             header.base_offset = first_offset
             self.update_producers(header, batch)
-        # Last, for a flush on another thread: what stands below is indexed.
+        # Last, because a flush on another thread expects everything below to be indexed.
         self.log_end_offset = last_offset + 1
         if last_offset + 1 - self.flusher.recovery_point >= config.flush_messages:
             self.flush()
         return AppendInfo(first_offset, last_offset, append_time, self.log_start_offset)
 
     def append_as_follower(self, records: bytes | bytearray | memoryview) -> AppendInfo | None:
-        """Append what the partition's leader answered: whole batches with their offsets; a last one that was cut off is
-        left out. None when there is no whole batch.
+        """Append the batches of a Fetch response at the offsets that they have; ignore a last one that is cut off.
+        Return None if there is no whole batch.
 
-        Raises `CorruptRecordError` for a batch that is damaged or does not follow (the leader's fault; the sound ones
-        before it are in the log), `OSError` when the disk fails.
+        Raises CorruptRecordError for a batch that is damaged or whose offset is below the end of the log, after it has
+        appended the valid batches before it. Raises OSError if the disk fails.
         """
         with self.handling_disk_errors("append"):
             return follower_append.append(self, memoryview(records))
 
     def set_last_batch(self, last: RecordBatchHeader, position: int) -> None:
-        """The log ends with this batch now, which stands at `position` of the active segment."""
+        """Set the end of the log to the end of this batch, which is at `position` of the active segment."""
         self._last_base = last.base_offset
         self._last_position = position
         self.log_end_offset = last.next_offset
 
     def update_producers(self, header: RecordBatchHeader, batch: bytes | bytearray | memoryview) -> None:
-        """A producer's batch was appended to the active segment; `header` has its offset there."""
+        """Update the producer state with a batch of the active segment; `header` has its offset there."""
         aborted = update(self.producers, header, batch)
         if aborted is not None:
             with self.handling_disk_errors("index an aborted transaction"):
@@ -228,11 +229,11 @@ class Log:
     # --- reading
 
     def read(self, offset: int, max_bytes: int, *, limit: int | None = None, min_one: bool = True) -> FileSlice | None:
-        """Consecutive batches of one segment, beginning with the one that holds `offset`, at most `max_bytes` of them
-        (the last may be cut off there), none at or above `limit` (default: the log's end).
+        """Return consecutive batches of one segment from the one with `offset` on: at most `max_bytes` (the last batch
+        may be cut off), and none at or above `limit` (default: the end of the log).
 
-        `min_one`: the first batch comes whole even if it is larger. None when there is nothing: at the limit, or when
-        the first batch does not fit. `OffsetOutOfRangeError` outside [log_start_offset, log_end_offset].
+        With `min_one`, the first batch is whole even if it is larger. Returns None at the limit, and if the first batch
+        does not fit. Raises OffsetOutOfRangeError outside [log_start_offset, log_end_offset].
         """
         if self.failure is not None:
             raise self.offline_error()
@@ -255,7 +256,7 @@ class Log:
                     segment = self.segments.containing(offset)
                 found = segment.translate_offset(offset)
                 while found is None:
-                    # Compaction leaves gaps, also at a segment's end.
+                    # Compaction leaves gaps between offsets, also at the end of a segment.
                     if segment is self.segments.active:
                         return None
                     segment = self.segments.after(segment)
@@ -278,7 +279,7 @@ class Log:
         return FileSlice(file if file is not None else segment.open(), position, available)
 
     def available_bytes(self, offset: int, limit: int) -> int:
-        """Return how many bytes `read` finds between `offset` and `limit` if nothing else bounds it. They are in one
+        """Return how many bytes `read` returns between `offset` and `limit` without a limit on bytes: those of one
         segment. Raises as `read` does."""
         found = self.read(offset, _UNBOUNDED, limit=limit)
         return 0 if found is None else found.size
@@ -288,38 +289,39 @@ class Log:
         return self.segments.containing(offset).base_offset
 
     def forget_last_batch(self) -> None:
-        """The batch that was appended last is no longer the active segment's last one."""
-        # Where that batch stands is kept, because consumers that wait at the end ask for it next.
+        """Forget the position of the batch that was appended last: it is no longer the last of the active segment."""
+        # `append` keeps that position, because consumers that wait at the end fetch the batch next.
         self._last_base = _NO_OFFSET
         self._last_position = 0
 
     # --- looking up
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
-        """(offset, timestamp, leader epoch) of the first record whose timestamp is not below the wanted one."""
+        """Return (offset, timestamp, leader epoch) of the first record whose timestamp is at least this one."""
         with self.handling_disk_errors("look up a timestamp"):
             return self.segments.find_timestamp(timestamp, self.log_start_offset)
 
     def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
-        """(offset, timestamp, leader epoch) of the first record that has the log's largest timestamp."""
+        """Return (offset, timestamp, leader epoch) of the first record with the largest timestamp of the log."""
         with self.handling_disk_errors("look up the largest timestamp"):
             return self.segments.find_largest_timestamp(self.log_start_offset)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Where the oldest transaction begins that is open, or whose marker stands at or above the high watermark; the
-        log's start if that is deleted; None without such a transaction. It may lie above the high watermark, which
-        only grows from call to call, unless the log is truncated."""
+        """Return the first offset of the oldest transaction that is ongoing, or whose marker is at or above the high
+        watermark; at least the log start offset; None without such a transaction. The result may be above the high
+        watermark. Between two calls the high watermark may only grow, unless the log is truncated."""
         unstable = self.producers.transactions.first_unstable_offset(high_watermark)
         return unstable if unstable is None or unstable > self.log_start_offset else self.log_start_offset
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
-        """Those that have records or their marker in [start, end): what a reader of committed records must skip."""
+        """Return the aborted transactions with records or their marker in [start, end), which read_committed must
+        skip."""
         with self.handling_disk_errors("read aborted transactions"):
             return self.segments.aborted(start, end)
 
     def aborted_in(self, offset: int, found: FileSlice) -> list[AbortedTransaction]:
-        """The same for what `read` has just found at `offset`. As in Kafka it may name some that begin behind that, up
-        to the next batch in the index: it says without a look at the batches where such a piece ends."""
+        """Return the aborted transactions for the slice that `read` has returned for `offset`. Like Kafka, takes the
+        end of the slice from the offset index, so that the result may have transactions that begin after the slice."""
         segments = self.segments
         try:
             segment = found.segment
@@ -331,19 +333,19 @@ class Log:
             raise
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) as OffsetForLeaderEpoch answers it; (-1, -1) when it cannot be told."""
+        """Return (epoch, end offset) for OffsetForLeaderEpoch; (-1, -1) if unknown."""
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
-    # --- segments come and go
+    # --- segments
 
     def roll(self) -> None:
-        """Begin a new segment, unless the active one is empty."""
+        """Roll to a new segment, unless the active one is empty."""
         with self.handling_disk_errors("roll"):
             if self.segments.active.size:
                 self.roll_segment()
 
     def roll_segment(self) -> LogSegment:
-        """A new active segment at the log's end, with what is known of the producers before it."""
+        """Roll to a new active segment at the end of the log, and write a snapshot of the producers."""
         self.snapshots.take(self.producers, self.log_end_offset)
         self.forget_last_batch()
         segment = self.segments.begin(self.log_end_offset, self._config)
@@ -352,16 +354,17 @@ class Log:
         return segment
 
     def delete_old_segments(self, limit: int) -> int:
-        """Give up what retention allows, nothing at or above `limit` (the high watermark); returns how many segments:
-        none while the log is being cleaned, whose owner asks again after that.
+        """Delete the segments that retention allows, none at or above `limit` (the high watermark); return how many.
+        Deletes none while the cleaner works on this log: the broker calls again after that.
 
-        The files are renamed to `.deleted` now and removed after `file.delete.delay.ms`.
+        Renames the files to `.deleted` now and removes them after `file.delete.delay.ms`.
         """
         with self.handling_disk_errors("delete old segments"):
             return segment_deletion.delete_old_segments(self, limit)
 
     def advance_log_start_offset(self, offset: int) -> bool:
-        """DeleteRecords: nothing below `offset` is served any more; its segments go with the next retention."""
+        """Serve nothing below `offset` any more (DeleteRecords); return whether that is a change. The next retention
+        deletes the segments."""
         assert offset <= self.log_end_offset
         if offset <= self.log_start_offset:
             return False
@@ -369,17 +372,17 @@ class Log:
         return True
 
     def truncate_to(self, offset: int) -> bool:
-        """Forget the records at and above `offset`; True when there were any.
+        """Remove the records at and above `offset`; return whether there were any.
 
-        Inside a batch, the whole batch goes and the log ends before it. (Kafka, too, drops the batch but lets the log
-        end at `offset`, so that a follower would never ask for the records in between.)
+        If `offset` is inside a batch, remove the whole batch and end the log before it. (Kafka removes the batch too
+        but ends the log at `offset`, so that a follower never fetches the records in between.)
 
-        Who goes below the recovery point writes the directory's checkpoints before anything is appended (Kafka's
-        LogManager.truncateTo): after a crash the old one would vouch for other records.
+        After a truncation below the recovery point, the caller writes the checkpoints of the directory before the next
+        append (LogManager.truncateTo). Otherwise, after a crash, the old recovery point would cover other records.
         """
         if offset >= self.log_end_offset:
-            # Who was leader and wrote nothing has an epoch that begins at the end, of which a new leader knows nothing
-            # (Kafka's UnifiedLog.truncateTo); as long as it stands there the leader finds that the logs part.
+            # A leader that appended nothing has an epoch that begins at the end, and a new leader does not know it. As
+            # long as the epoch is in the cache, the new leader answers that the logs diverge (UnifiedLog.truncateTo).
             self.leader_epochs.truncate_from_end(self.log_end_offset)
             return False
         with self.handling_disk_errors("truncate"):
@@ -387,12 +390,12 @@ class Log:
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forget everything and begin again, empty, at `offset`."""
+        """Remove all records and begin again, empty, at `offset`."""
         with self.handling_disk_errors("truncate"):
             truncation.truncate_fully_and_start_at(self, offset)
 
     def rebuild_producer_state(self, *, recovered_from: int | None = None, clean_shutdown: bool = False) -> None:
-        """What the files say of the producers, into the empty `producers`; `unsure_from` as in `producer_replay`."""
+        """Fill the empty `producers` from snapshots and batches; `recovered_from` as in `producer_replay`."""
         rebuild(
             self.producers,
             self.snapshots,
@@ -404,21 +407,21 @@ class Log:
             clean_shutdown=clean_shutdown,
         )
 
-    # --- the end
+    # --- flush and close
 
     def flush(self) -> None:
-        """Everything that stands in the log now is on the disk when this returns (unless the log was closed or given up
-        before, and is nobody's any more). Any thread. Raises `OSError`, and `LogOfflineError` ever after."""
+        """Force all records that the log has now to the disk; do nothing if the log is closed or abandoned. Any thread.
+        Raises OSError the first time, LogOfflineError after that."""
         self._flush_to(lambda: self.log_end_offset)
 
     def flush_sealed(self) -> None:
-        """Flush all but the active segment, so that a start after a crash reads no more than that one. Any thread."""
+        """Flush all but the active segment, so that recovery after a crash reads only that one. Any thread."""
         if self.has_unflushed_sealed:
             self._flush_to(lambda: self.segments.active.base_offset)
 
     @property
     def has_unflushed_sealed(self) -> bool:
-        """Whether a start after a crash would read sealed segments, or believe in indexes that are not on the disk."""
+        """Whether recovery after a crash would read sealed segments, or trust index files that are not on the disk."""
         segments = self.segments
         if self.failure is not None:
             return False
@@ -428,7 +431,7 @@ class Log:
         if isinstance(self.failure, LogOfflineError):
             return
         if self.failure is not None:
-            # A second fsync after one that failed may succeed although the data is lost.
+            # After a failed fsync a second one may succeed although the data are lost.
             raise self.offline_error()
         try:
             self.flusher.flush_to(end_of)
@@ -437,22 +440,22 @@ class Log:
             raise
 
     def seal(self) -> None:
-        """Write the index files of all segments, for `flush_for_close` to force them to the disk."""
+        """Write the index files of all segments; `flush_for_close` forces them to the disk."""
         with self.handling_disk_errors("close"):
             for segment in self.segments:
                 self.segments.seal(segment)
 
     def flush_for_close(self) -> None:
-        """All that a close forces to the disk. Any thread, while no other uses the log."""
+        """Write epochs and a snapshot of the producers, and flush. Any thread, while no other one uses the log."""
         with self.handling_disk_errors("close"):
             if self.log_end_offset:
-                # An epoch without a record is nothing that anybody could ask for.
+                # An empty log needs no epochs: no follower asks for an epoch without records.
                 self.leader_epoch_file.write_if_dirty()
             self.snapshots.take(self.producers, self.log_end_offset)
             self.flush()
 
     def close(self) -> None:
-        """Write indexes and producers, flush, give descriptors back: the directory is cleanly shut down."""
+        """Write indexes and producers, flush and close the files: a clean shutdown."""
         if self.failure is not None:
             return
         self.seal()
@@ -463,37 +466,38 @@ class Log:
 
     @property
     def is_closed(self) -> bool:
-        """Whether `close` succeeded, so that the directory is as Kafka leaves it after a clean shutdown."""
+        """Whether `close` succeeded: the directory is as Kafka leaves it after a clean shutdown."""
         return isinstance(self.failure, LogClosedError)
 
     def abandon(self) -> None:
-        """Give the descriptors back and write nothing."""
+        """Close the files without writing anything."""
         for segment in self.segments:
             segment.release()
         self.failure = LogOfflineError(f"{self.name} was abandoned")
 
     def rename(self, directory: str) -> None:
-        """Move to another name, to be deleted or set aside: nothing more is appended or read, but answers that hold a
-        slice can still be sent. Raises `OSError`; the log is as it was then."""
+        """Rename the directory, to delete it or keep it under another name. Nothing more is appended or read, but the
+        broker can still send the slices that it has. Raises OSError, after which the log is unchanged."""
         self.env.disk.rename(self.directory, directory)
         self.directory = directory
         self.abandon()
 
-    # --- trouble
+    # --- disk errors
 
     @contextmanager
-    def handling_disk_errors(self, what: str) -> Iterator[None]:
-        """The boundary at which trouble with the disk takes the log offline. (The hot paths spell it out.)"""
+    def handling_disk_errors(self, operation: str) -> Iterator[None]:
+        """Take the log offline if the block raises a disk error. (`append` and `read` do the same without this
+        call.)"""
         if self.failure is not None:
             raise self.offline_error()
         try:
             yield
         except (OSError, CorruptLogError) as error:
-            self.go_offline(what, error)
+            self.go_offline(operation, error)
             raise
 
-    def go_offline(self, what: str, error: Exception) -> None:
-        """Nothing is served any more; said once, however many pieces of work meet the same trouble."""
+    def go_offline(self, operation: str, error: Exception) -> None:
+        """Serve nothing any more; log it and call `on_failure` only the first time."""
         if self.failure is not None:
             return
         self.failure = error
@@ -501,7 +505,7 @@ class Log:
             "partition goes offline",
             partition=self.name,
             directory=self.directory,
-            could_not=what,
+            operation=operation,
             error=f"{type(error).__name__}: {error}",
         )
         if self.on_failure is not None:

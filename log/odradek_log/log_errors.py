@@ -1,23 +1,23 @@
-"""What a log raises: trouble with its files. What a producer did wrong is returned (`append.Rejection`)."""
+"""The exceptions of a log, all about its files. For the fault of a producer a log returns a `Rejection`."""
 
 from __future__ import annotations
 
 
 class CorruptLogError(Exception):
-    """A file holds what no undisturbed writer leaves; the partition must go offline (KAFKA_STORAGE_ERROR)."""
+    """A damaged file; the partition must go offline (KAFKA_STORAGE_ERROR)."""
 
 
 class LogOfflineError(Exception):
-    """The log met trouble with its disk before and answers nothing until it is opened again (KAFKA_STORAGE_ERROR)."""
+    """The log is offline after a disk error, until it is opened again (KAFKA_STORAGE_ERROR)."""
 
 
 class LogClosedError(LogOfflineError):
-    """The log was closed in good order."""
+    """The log was closed cleanly."""
 
 
 class OffsetOutOfRangeError(Exception):
-    """A read below the log's start or beyond its end (OFFSET_OUT_OF_RANGE)."""
+    """A read below the start or above the end of the log (OFFSET_OUT_OF_RANGE)."""
 
 
 class LogDirectoryError(Exception):
-    """The directory as a whole cannot be used: locked, of another node, of a newer format, with foreign content."""
+    """A log directory that cannot be used: it is locked, of another node or a newer format, or has foreign files."""

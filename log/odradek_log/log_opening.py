@@ -1,4 +1,4 @@
-"""From a partition's directory to its log: made new, or found and repaired if it has to be (`log_loader`)."""
+"""Create the log of a partition, or open it from its directory and repair it after a crash (`log_loader`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from odradek_wire.uuid import Uuid
 def create_log(
     env: LogEnvironment, directory: str, *, topic: str, partition: int, topic_id: Uuid | None, config: LogConfig
 ) -> Log:
-    """A new, empty partition directory. Raises `OSError`."""
+    """Create a new, empty log and its directory. Raises OSError."""
     env.disk.make_directory(directory)
     if topic_id is not None:
         env.disk.write_file(f"{directory}/{PARTITION_METADATA}", encode_topic_id(topic_id))
@@ -49,9 +49,9 @@ def open_log(
     log_start_offset: int = 0,
     clean_shutdown: bool = False,
 ) -> Log:
-    """An existing partition directory, repaired if it has to be.
+    """Open an existing log, and repair it unless it was shut down cleanly.
 
-    The topic id is what `partition.metadata` says. Raises `CorruptLogError` or `OSError`.
+    Reads the topic id from `partition.metadata`. Raises CorruptLogError or OSError.
     """
     loaded = log_loader.load(
         env,
@@ -73,10 +73,10 @@ def open_log(
         loaded=loaded,
         recovery_point=recovery_point,
     )
-    # A crash may have left beside the segments that are read now less than there was.
+    # After a crash the .txnindex files of the recovered segments may be incomplete.
     recovered_from = None if clean_shutdown else log.segments.containing(recovery_point).base_offset
     if not clean_shutdown:
-        # Their index files may be torn, and are believed in once the recovery point is above them.
+        # Their index files may be torn, and once the recovery point is above them no start checks them.
         for segment in log.segments.from_offset(recovery_point)[:-1]:
             log.segments.seal(segment)
         if log.segments.active.size:
@@ -86,7 +86,7 @@ def open_log(
 
 
 def _read_topic_id(env: LogEnvironment, path: str) -> Uuid | None:
-    """None without the file, or when a power loss left nothing or a part of it."""
+    """Return None without the file, or if a power loss left only a part of it."""
     try:
         data = env.disk.read_file(path)
     except FileNotFoundError:

@@ -1,5 +1,4 @@
-"""What the batches of a log say about its producers: as they are appended, and read again after a start or a
-truncation."""
+"""Update the producer state from batches: at each append, and again after a start or a truncation."""
 
 from __future__ import annotations
 
@@ -23,17 +22,17 @@ def rebuild(
     recovered_from: int | None,
     clean_shutdown: bool,
 ) -> None:
-    """Fill the empty `producers` from the newest readable snapshot, and the batches after it.
+    """Fill the empty `producers` from the newest valid snapshot and the batches after it.
 
-    From `unsure_from` on (a segment's beginning; None: nowhere) a crash may have left less in the `.txnindex` files
-    than there was, or more than there is of the log. They are made anew from the batches there, so that a later
-    snapshot saves nothing (as in Kafka's LogLoader.recoverSegment).
+    `recovered_from` is the base offset of the first segment that was recovered after a crash, or None. From there on,
+    the `.txnindex` files may have less or more than the log: write them again from the batches, and use no later
+    snapshot (LogLoader.recoverSegment).
     """
     never_had_one = not snapshots.offsets
     newest = log_end_offset if recovered_from is None else min(recovered_from, log_end_offset)
     snapshot = snapshots.load_newest(producers, log_start_offset, newest)
     if never_had_one and clean_shutdown:
-        # Whoever closed this log cleanly and left no snapshot knew of no producer.
+        # A clean shutdown without a snapshot means that the log had no producers.
         return
     start = max(log_start_offset, snapshot or 0)
     if start < log_end_offset or recovered_from is not None:
@@ -42,8 +41,8 @@ def rebuild(
 
 
 def _replay(producers: ProducerStateManager, segments: LogSegments, start: int) -> None:
-    """Tell `producers` of every batch from offset `start` on, and have those transactions indexed that were aborted
-    there, and no others."""
+    """Update `producers` with every batch from offset `start` on; write exactly the transactions that were aborted
+    there into the `.txnindex` files."""
     for segment in segments.from_offset(start):
         ended = segment.transaction_index.before(start)
         for header in segment.headers_from(start) if segment.size else ():
@@ -58,12 +57,12 @@ def _replay(producers: ProducerStateManager, segments: LogSegments, start: int) 
 def update(
     producers: ProducerStateManager, header: RecordBatchHeader, batch: bytes | bytearray | memoryview
 ) -> AbortedTransaction | None:
-    """One batch of a producer is part of the log; `header` has its offset there. `batch` is looked at only if it may
-    end a transaction; the transaction is returned if that was aborted."""
+    """Update `producers` with one batch of the log; `header` has its offset there. Read `batch` only if it may end a
+    transaction; return the transaction if the batch aborts it."""
     if not header.attributes & CONTROL_BIT:
         producers.update(header, header.base_offset)
         return None
-    # Only logs with transactions need the control records' messages.
+    # Imported here, because only logs with transactions need these messages.
     from odradek_wire.messages.end_txn_marker import EndTxnMarker
     from odradek_wire.records.control import ControlRecordType, decode_control_record
 

@@ -1,6 +1,6 @@
-"""The `.snapshot` files of a partition: which there are, writing one, loading the newest that can be read.
+"""The `.snapshot` files of a partition: list, write and load them.
 
-Written without a sync, for what a crash leaves of one is told by its checksum; `sync` follows with the log's own.
+Files are written without a sync, because a checksum detects a torn one; `sync` runs with the next flush of the log.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from odradek_log.producer_state_manager import ProducerStateManager
 
 
 class ProducerSnapshots:
-    """The offsets for which there is a snapshot, ascending: the producers as they were before that offset."""
+    """The snapshots by ascending offset; each has the state of the producers before its offset."""
 
     __slots__ = ("_env", "_unsynced", "directory", "offsets")
 
@@ -28,7 +28,7 @@ class ProducerSnapshots:
         return f"{self.directory}/{segment_name(offset, SNAPSHOT)}"
 
     def take(self, producers: ProducerStateManager, offset: int) -> None:
-        """Write one, at most once for an offset, and none for a log that nothing was ever written to (as Kafka)."""
+        """Write a snapshot, unless one for this offset exists. Like Kafka, write none at offset 0."""
         newest = self.offsets[-1] if self.offsets else 0
         if offset > newest:
             self._env.disk.write_file(self.path(offset), producers.encode())
@@ -36,16 +36,18 @@ class ProducerSnapshots:
             self._unsynced.append(offset)
 
     def sync(self) -> None:
-        """Force the written ones to the disk. Any thread, one at a time."""
+        """Force the written snapshots to the disk. Any thread, one at a time."""
         while self._unsynced:
             with suppress(FileNotFoundError):  # deleted meanwhile
                 self._env.disk.sync_file(self.path(self._unsynced[0]))
             del self._unsynced[0]
 
     def load_newest(self, producers: ProducerStateManager, start_offset: int, end_offset: int) -> int | None:
-        """Fill the empty `producers` from the newest snapshot not above `end_offset`; returns its offset, None without
-        one. Newer and unreadable ones are removed, and those not above `start_offset`, where the log begins: of what
-        follows them something is gone (as Kafka's truncateAndReload)."""
+        """Fill the empty `producers` from the newest snapshot not above `end_offset`; return its offset, None without
+        one.
+
+        Remove newer and damaged snapshots, and those not above `start_offset`, because records after them are deleted
+        (truncateAndReload)."""
         while self.offsets:
             offset = self.offsets[-1]
             path = self.path(offset)
@@ -61,14 +63,14 @@ class ProducerSnapshots:
         return None
 
     def keep_only(self, segment_bases: set[int]) -> None:
-        """Remove those that belong to no segment's beginning, the newest excepted (as Kafka at start)."""
+        """Like Kafka at start, remove the snapshots that are not at the base offset of a segment, except the newest."""
         for offset in self.offsets[:-1]:
             if offset not in segment_bases:
                 self.offsets.remove(offset)
                 self._env.disk.remove(self.path(offset))
 
     def mark_deleted(self, offset: int) -> list[str]:
-        """The segment that begins at `offset` goes, and its snapshot with it; returns the renamed file."""
+        """Rename the snapshot of a deleted segment to `.deleted`; return the new name, if it exists."""
         if offset not in self.offsets:
             return []
         self.offsets.remove(offset)

@@ -1,9 +1,8 @@
-"""What a partition remembers of its idempotent and transactional producers (ProducerStateManager, ProducerAppendInfo).
+"""The state of the idempotent and transactional producers of a partition (ProducerStateManager, ProducerAppendInfo).
 
-Owns the sequence check, the last five batches of each producer (a retry of one of them is answered, not appended),
-whether it has a transaction open, expiry, and the bytes of `.snapshot` files (format version 1). When a snapshot is
-written or read is the log's matter. What is asked of coordinators before a transaction may begin here stands in
-`verification_guard`, what the transactions of all producers keep from being read in `unstable_transactions`.
+Owns the sequence check, the last five batches of each producer (a retry of one of them is not appended again), ongoing
+transactions, expiry, and the format of `.snapshot` files (version 1). Leaves to the log when snapshots are written and
+read, to `verification_guard` the verification of transactions, and to `unstable_transactions` the last stable offset.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ NO_SEQUENCE = -1
 _MAX_SEQUENCE = 0x7FFF_FFFF
 _MAX_EPOCH = 0x7FFF
 _EPOCH_GROWS_FROM = 2
-"""The transaction version from which on each transaction ends with an epoch of its own (KIP-890)."""
+"""From this transaction version on, the end of a transaction increments the producer epoch (KIP-890)."""
 
 _HEAD = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
@@ -36,7 +35,7 @@ _VERSION = 1
 
 
 class AppendOrigin(Enum):
-    """Who appends: a client is checked; a coordinator and the metadata log are believed."""
+    """The origin of a batch: the log checks batches of clients, and trusts coordinators and the metadata log."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -44,7 +43,7 @@ class AppendOrigin(Enum):
 
 
 class BatchMetadata(NamedTuple):
-    """One of a producer's last batches. `offset_delta` is last minus first offset."""
+    """One of the last batches of a producer. `offset_delta` is its last minus its first offset."""
 
     last_sequence: int
     last_offset: int
@@ -61,18 +60,18 @@ class BatchMetadata(NamedTuple):
 
 
 class TransactionMarker(NamedTuple):
-    """What a transaction coordinator has written into the partitions of a transaction that is over."""
+    """The end of a transaction, which the transaction coordinator writes into every partition of the transaction."""
 
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
     commit: bool
     transaction_version: int = 0
-    """The level of the feature `transaction.version` under which the transaction was carried out."""
+    """The level of the feature `transaction.version` when the transaction began."""
 
 
 class ProducerStateEntry:
-    """One producer id. `batches` ascend; the last is the newest."""
+    """The state of one producer id. `batches` has its last batches, the newest last."""
 
     __slots__ = (
         "batches",
@@ -100,14 +99,15 @@ class ProducerStateEntry:
         return self.batches[-1].last_offset if self.batches else -1
 
     def has_ongoing_transaction(self, producer_epoch: int) -> bool:
-        """Whether a transaction of that epoch has begun here. One of an older epoch may have been ended meanwhile."""
+        """Return whether a transaction with this producer epoch is ongoing. One with an older epoch may have ended
+        elsewhere."""
         return self.current_txn_first_offset is not None and self.producer_epoch == producer_epoch
 
     def is_duplicate_or_fenced(self, header: RecordBatchHeader) -> bool:
         return header.producer_epoch < self.producer_epoch or self.find_duplicate_batch(header) is not None
 
     def find_duplicate_batch(self, header: RecordBatchHeader) -> BatchMetadata | None:
-        """The one of the last batches that `header` repeats."""
+        """Return the one of the last batches that `header` repeats."""
         if header.producer_epoch == self.producer_epoch:
             first, last = header.base_sequence, header.last_sequence
             for batch in self.batches:
@@ -145,7 +145,7 @@ def _fenced_epoch(producer_id: int, producer_epoch: int, entry: ProducerStateEnt
 def _outside_transaction(header: RecordBatchHeader) -> Rejection:
     return Rejection(
         ErrorCode.INVALID_TXN_STATE,
-        f"Producer {header.producer_id} has a transaction open here, to which this batch does not belong",
+        f"Producer {header.producer_id} sent a non-transactional batch during its ongoing transaction",
     )
 
 
@@ -172,8 +172,8 @@ class ProducerStateManager:
     def begin_verification(
         self, producer_id: int, producer_epoch: int, sequence: int, *, adds: bool, now_ms: int
     ) -> VerificationGuard | Rejection:
-        """Before a transactional batch is appended: what its coordinator is to be asked. ONGOING when this producer's
-        transaction is open here already, or why the batch is refused anyway."""
+        """Return the guard for a transactional batch that the coordinator has to verify first. ONGOING if the
+        transaction is ongoing in this partition already; a rejection if the batch cannot be appended anyway."""
         entry = self._entries.get(producer_id)
         if entry is not None:
             if producer_epoch < entry.producer_epoch:
@@ -185,9 +185,9 @@ class ProducerStateManager:
     def check(
         self, header: RecordBatchHeader, guard: VerificationGuard | None = NOT_REQUIRED
     ) -> Rejection | BatchMetadata | None:
-        """A client's batch: None when it is the producer's next, the kept batch it repeats, or why it is refused. One
-        that begins a transaction is refused unless `guard` is that producer's present verification, one of a
-        transaction at all if there is none."""
+        """Check a batch of a client. Return None if it is the next of its producer, the earlier batch if it is a
+        duplicate, or a rejection. A batch that begins a transaction needs the producer's current `guard`; None rejects
+        every transactional batch."""
         entry = self._entries.get(header.producer_id)
         transactional = header.attributes & TRANSACTIONAL_BIT
         if transactional or self.verification_guards.open:
@@ -195,7 +195,7 @@ class ProducerStateManager:
             if rejection is not None:
                 return rejection
         if entry is None:
-            # Nothing is known of it, perhaps because its records are long deleted: any sequence may come first.
+            # The state of the producer may have expired: accept any first sequence.
             return None
         if entry.current_txn_first_offset is None or transactional:
             return self._check_sequence(header, entry)
@@ -204,7 +204,8 @@ class ProducerStateManager:
     def check_coordinator_batch(
         self, header: RecordBatchHeader, guard: VerificationGuard | None = NOT_REQUIRED
     ) -> Rejection | None:
-        """As `check`, of a batch that a group coordinator writes for a transaction: its sequence means nothing."""
+        """Like `check`, for a batch that a group coordinator writes for a transaction, without a check of its
+        sequence."""
         entry = self._entries.get(header.producer_id)
         if entry is not None and header.producer_epoch < entry.producer_epoch:
             return _fenced_epoch(header.producer_id, header.producer_epoch, entry)
@@ -222,14 +223,14 @@ class ProducerStateManager:
             return None
         return Rejection(
             ErrorCode.INVALID_TXN_STATE,
-            f"The batch of producer {header.producer_id} belongs to no transaction that is known to be open here",
+            f"Batch of producer {header.producer_id} belongs to no verified transaction of this partition",
         )
 
     def _check_verification(
         self, header: RecordBatchHeader, entry: ProducerStateEntry | None, guard: VerificationGuard | None
     ) -> Rejection | None:
-        """What is refused because of a verification, or for want of one. A batch that is repeated, and one of an old
-        epoch, are nothing of that kind."""
+        """Check the guard of a batch. Accept duplicates and fenced epochs here: `_check_sequence` returns their
+        result."""
         pending = self.verification_guards.open.get(header.producer_id)
         if pending is None and not header.attributes & TRANSACTIONAL_BIT:
             return None
@@ -264,15 +265,15 @@ class ProducerStateManager:
         return None
 
     def check_marker(self, marker: TransactionMarker) -> Rejection | None:
-        """A coordinator's marker: None when it may end the producer's transaction, or why it is refused."""
+        """Return None if this marker may end the transaction of its producer, or a rejection."""
         entry = self._entries.get(marker.producer_id)
         if entry is None:
             return None
         epoch, current = marker.producer_epoch, entry.producer_epoch
         late = epoch < current
         if epoch == current and marker.transaction_version >= _EPOCH_GROWS_FROM:
-            # The end of the transaction before the open one, come late. With none open it is the same marker again,
-            # whose answer was lost; and beyond the highest epoch there is none to go to.
+            # This marker ends the transaction before the ongoing one. Without an ongoing one, it is a retry after a
+            # lost response; and at the highest epoch there is no next one.
             late = entry.current_txn_first_offset is not None and epoch != _MAX_EPOCH
         if late:
             return Rejection(
@@ -289,7 +290,7 @@ class ProducerStateManager:
         return None
 
     def update(self, header: RecordBatchHeader, first_offset: int) -> None:
-        """A data batch of a producer stands in the log, from `first_offset` on."""
+        """Update the state with a data batch that is in the log from `first_offset` on."""
         entry = self._entries.get(header.producer_id)
         if entry is None:
             entry = self._entries[header.producer_id] = ProducerStateEntry(header.producer_id, header.producer_epoch)
@@ -312,8 +313,8 @@ class ProducerStateManager:
     def end_transaction(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp: int, offset: int
     ) -> int | None:
-        """A marker at `offset` ended the producer's transaction; returns where that began, None if it had no record
-        here."""
+        """Update the state with a marker at `offset`; return the first offset of the transaction that it ends, None if
+        the transaction has no record in this partition."""
         entry = self._entries.get(producer_id)
         if entry is None:
             entry = self._entries[producer_id] = ProducerStateEntry(producer_id, producer_epoch)
@@ -328,8 +329,8 @@ class ProducerStateManager:
         return first_offset
 
     def remove_expired(self, now_ms: int) -> None:
-        """Forget who was silent for `producer.id.expiration.ms` and has no transaction open, and what was asked so long
-        ago and not used."""
+        """Remove the guards, and the producers without an ongoing transaction, that are older than
+        `producer.id.expiration.ms`."""
         if self.verification_guards.open:
             self.verification_guards.remove_expired(now_ms, self._expiration_ms)
         for entry in list(self._entries.values()):
@@ -341,7 +342,7 @@ class ProducerStateManager:
         self.transactions.clear()
 
     def encode(self) -> bytes:
-        """A `.snapshot` file. Only the newest batch of a producer is kept in it, as in Kafka."""
+        """Return the content of a `.snapshot` file. Like Kafka's, it has only the newest batch of each producer."""
         parts = [_COUNT.pack(len(self._entries))]
         for entry in self:
             newest = entry.batches[-1] if entry.batches else BatchMetadata(NO_SEQUENCE, -1, 0, -1)
@@ -362,18 +363,18 @@ class ProducerStateManager:
         return _HEAD.pack(_VERSION, crc32c(body)) + body
 
     def load(self, data: bytes, path: str, now_ms: int) -> None:
-        """Take over a snapshot's producers, expired ones left out."""
+        """Load the producers of a snapshot, except expired ones. Raises CorruptLogError."""
         try:
             version, crc = _HEAD.unpack_from(data)
             body = data[_HEAD.size :]
             if version != _VERSION or crc != crc32c(body):
-                raise CorruptLogError(f"{path}: version {version} or a wrong checksum of a producer snapshot")
+                raise CorruptLogError(f"{path}: producer snapshot has version {version} or a wrong checksum")
             (count,) = _COUNT.unpack_from(body)
             rows = list(_ENTRY.iter_unpack(body[_COUNT.size :]))
         except struct.error:
-            raise CorruptLogError(f"{path}: a truncated producer snapshot") from None
+            raise CorruptLogError(f"{path}: producer snapshot is truncated") from None
         if len(rows) != count:
-            raise CorruptLogError(f"{path}: {count} producers are announced, {len(rows)} are there")
+            raise CorruptLogError(f"{path}: producer snapshot has {len(rows)} producers, expected {count}")
         for producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, first_offset in rows:
             entry = ProducerStateEntry(producer_id, epoch)
             entry.last_timestamp = timestamp

@@ -1,6 +1,6 @@
-"""Deletion: a log gives up records at its beginning, by retention or because somebody asked for it.
+"""Delete segments at the beginning of a log, by retention or DeleteRecords.
 
-Which segments retention gives up is decided by `retention`.
+`retention` decides which segments retention deletes.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def delete_old_segments(log: Log, limit: int) -> int:
 
 
 def advance_log_start_offset(log: Log, offset: int) -> None:
-    """Nothing below `offset` is part of the log any more."""
+    """Set the log start offset; remove older leader epochs."""
     if offset != log.log_start_offset:
         log.log_start_offset = offset
         log.leader_epochs.truncate_from_start(offset)
 
 
 def remove_segments(log: Log, segments: list[LogSegment]) -> None:
-    """Take segments out of the log: their files are renamed now and removed after `file.delete.delay.ms`."""
+    """Remove segments from the log: rename their files now, delete them after `file.delete.delay.ms`."""
     paths = log.segments.remove(segments)
     for segment in segments:
         paths += log.snapshots.mark_deleted(segment.base_offset)

@@ -1,7 +1,8 @@
-"""`.txnindex`: the aborted transactions that ended in a segment (TransactionIndex, AbortedTxn version 0).
+"""The `.txnindex` of a segment: the aborted transactions whose markers are in it (TransactionIndex, AbortedTxn version
+0).
 
-Owns the entries and their bytes. The file is there only if a transaction was aborted. Once it was read its bytes are
-kept, for every fetch of committed records that finds something asks.
+The file exists only if a transaction was aborted. Its bytes stay in memory after the first read, because every
+read_committed fetch needs them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _VERSION = 0
 
 
 class AbortedTransaction(NamedTuple):
-    """From its first record to its marker. `last_stable_offset` is what it was once the marker stood in the log."""
+    """An aborted transaction. `last_offset` is that of its marker, `last_stable_offset` that after the marker."""
 
     producer_id: int
     first_offset: int
@@ -33,25 +34,25 @@ class AbortedTransaction(NamedTuple):
 
 
 class SegmentFiles(IndexOwner, Protocol):
-    """The segment: it knows where its files are, also after its directory was renamed."""
+    """The segment, which knows the paths of its files even after a rename of its directory."""
 
     def path(self, suffix: str, /) -> str: ...
 
 
 class TransactionIndex:
-    """Of one segment. Entries are in the order of the transactions' ends, which is that of the log."""
+    """The aborted transactions of one segment, by ascending offset of the marker."""
 
     __slots__ = ("_data", "_disk", "_loaded", "_owner", "_torn", "_unsynced")
 
     def __init__(self, disk: Disk, owner: SegmentFiles, loaded: LoadedIndexes) -> None:
-        """The file is read when something is first asked; a missing one is an empty one."""
+        """The first use reads the file; a missing file is an empty one."""
         self._disk = disk
         self._owner = owner
         self._loaded = loaded
         self._data: bytearray | None = None
-        """The file's whole entries."""
+        """The whole entries of the file; None before the first read."""
         self._torn = False
-        """Whether a crash has left a part of one behind them."""
+        """Whether the file ends with a part of an entry, after a crash."""
         self._unsynced = False
 
     @property
@@ -59,12 +60,12 @@ class TransactionIndex:
         return not (self._read() if self._data is None else self._data)
 
     def unload(self) -> None:
-        """Give the memory back."""
+        """Free the memory; the next use reads the file again."""
         if self._data:
             self._data = None
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """A transaction ended here, and its records are not to be read."""
+        """Append an aborted transaction to the file."""
         data, disk, entry = self._read(), self._disk, transaction.encode()
         fd = disk.open(self._owner.path(TXN_INDEX), CREATE)
         try:
@@ -79,12 +80,12 @@ class TransactionIndex:
         return [self._entry(data, at) for at in range(len(data) // _ENTRY.size)]
 
     def before(self, offset: int) -> list[AbortedTransaction]:
-        """Those that ended below `offset`."""
+        """Return the transactions whose markers are below `offset`."""
         return self.entries()[: self._first_from(self._read(), offset)]
 
     def replace(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """These are all that ended here. If the file says something else it is written anew, and on the disk when this
-        returns; else it may be of a process that was killed before it forced it there, and `sync` is to do that."""
+        """Set all entries. If the file differs, replace it and force it to the disk; otherwise let `sync` do that,
+        because the process that wrote the file may have been killed before its sync."""
         data = b"".join(transaction.encode() for transaction in transactions)
         if data != self._read() or self._torn:
             self._disk.replace_file(self._owner.path(TXN_INDEX), data)
@@ -95,8 +96,8 @@ class TransactionIndex:
             self._unsynced = bool(data)
 
     def collect(self, start: int, end: int, into: list[AbortedTransaction]) -> bool:
-        """Add those that have records or their marker in [start, end). Whether these are all: else some that begin
-        before `end` may have ended in a later segment."""
+        """Add the transactions with records or their marker in [start, end) to `into`; return whether the search is
+        complete. Otherwise a later segment may have markers of transactions that begin before `end`."""
         data = self._read()
         for at in range(self._first_from(data, start), len(data) // _ENTRY.size):
             transaction = self._entry(data, at)
@@ -113,14 +114,16 @@ class TransactionIndex:
             self._disk.sync_file(self._owner.path(TXN_INDEX))
 
     def _first_from(self, data: bytearray, offset: int) -> int:
-        """The number of the first entry that ended at `offset` or later."""
+        """Return the number of the first entry whose marker is at or above `offset`."""
         count = len(data) // _ENTRY.size
         return bisect_left(range(count), offset, key=lambda at: self._entry(data, at).last_offset)
 
     def _entry(self, data: bytearray, at: int) -> AbortedTransaction:
         version, *fields = _ENTRY.unpack_from(data, at * _ENTRY.size)
         if version != _VERSION:
-            raise CorruptLogError(f"{self._owner.path(TXN_INDEX)}: unknown version {version} of an aborted transaction")
+            raise CorruptLogError(
+                f"{self._owner.path(TXN_INDEX)}: aborted transaction has version {version}, expected {_VERSION}"
+            )
         return AbortedTransaction(*fields)
 
     def _read(self) -> bytearray:

@@ -1,4 +1,4 @@
-"""Truncation: a log gives up records at its end, because the partition's leader does not have them."""
+"""Truncation: remove the records at the end of a log that the leader of the partition does not have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def truncate(log: Log, offset: int) -> None:
         segment_deletion.remove_segments(log, later)
         log.segments.make_active(segment, log.config)
     log.log_start_offset = min(log.log_start_offset, offset)
-    # Compaction leaves gaps, also at a segment's end: the log does not reach what it has nothing of.
+    # Compaction leaves gaps, also at the end of a segment: the log ends before the gap.
     found = segment.translate_offset(offset)
     if found is None:
         end = segment.next_offset()
@@ -29,7 +29,7 @@ def truncate(log: Log, offset: int) -> None:
         end = min(base_offset, offset)
         segment.truncate(position, end)
     if end < log.log_start_offset:
-        # Only deleted records are left, and the segments would say that less was deleted than was.
+        # All records are below the log start offset: begin again, so that the start survives a restart.
         truncate_fully_and_start_at(log, log.log_start_offset)
     else:
         _set_log_end_offset(log, end)

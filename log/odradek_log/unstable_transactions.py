@@ -1,8 +1,9 @@
-"""Which of a partition's transactions keep the end of what is stable from moving on (ProducerStateManager).
+"""The transactions of a partition that hold back its last stable offset (ongoingTxns and unreplicatedTxns of
+ProducerStateManager).
 
-A transaction is open from its first record to its marker. Then it is decided; but as long as the marker is not known to
-be in all in-sync replicas, another leader may not have it, and the transaction would be open again. Knows no producer
-and no high watermark: the one is `producer_state_manager`'s, the other is passed in.
+A transaction is ongoing from its first record to its marker. After that it is unreplicated until the high watermark
+passes the marker: another leader may not have the marker, so that the transaction would be ongoing again. Knows no
+producers; the caller passes the high watermark.
 """
 
 from __future__ import annotations
@@ -11,30 +12,30 @@ from collections import deque
 
 
 class UnstableTransactions:
-    """The open and the lately decided transactions of one partition, by their first offsets."""
+    """The ongoing and unreplicated transactions of one partition, by their first offsets."""
 
     __slots__ = ("_ongoing", "_unreplicated", "any")
 
     def __init__(self) -> None:
         self.any = False
-        """Whether there are any: what most partitions are asked, and no more."""
-        # In the order of their beginnings, which is that of the offsets.
+        """Whether there are any; False in most partitions, which then need no look-up."""
+        # By first offset, ascending.
         self._ongoing: dict[int, None] = {}
-        # (marker's offset, first offset), of each transaction that no later decided one began before: both ascend, and
-        # the first one holds back the most.
+        # (offset of the marker, first offset), both ascending. A transaction is left out if one that ended later began
+        # earlier, because that one holds back the offset for longer.
         self._unreplicated: deque[tuple[int, int]] = deque()
 
     def __len__(self) -> int:
-        """How many are remembered."""
+        """Return the number of transactions in memory."""
         return len(self._ongoing) + len(self._unreplicated)
 
     def begin(self, first_offset: int) -> None:
-        """One has its first record here, at the log's end."""
+        """Add an ongoing transaction, whose first record is at the end of the log."""
         self._ongoing[first_offset] = None
         self.any = True
 
     def complete(self, first_offset: int, marker_offset: int) -> None:
-        """An open one has its marker here, at the log's end."""
+        """Make an ongoing transaction unreplicated: its marker is at the end of the log."""
         del self._ongoing[first_offset]
         decided = self._unreplicated
         while decided and decided[-1][1] > first_offset:
@@ -43,19 +44,19 @@ class UnstableTransactions:
 
     @property
     def first_ongoing_offset(self) -> int | None:
-        """Where the oldest open one begins."""
+        """The first offset of the oldest ongoing transaction."""
         return next(iter(self._ongoing), None)
 
     def on_high_watermark_updated(self, high_watermark: int) -> None:
-        """Forget the decided ones whose markers are in all in-sync replicas."""
+        """Remove the unreplicated transactions whose markers are below the high watermark."""
         decided = self._unreplicated
         while decided and decided[0][0] < high_watermark:
             decided.popleft()
         self.any = bool(decided or self._ongoing)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Where the oldest one begins that is open, or decided by a marker at or above the high watermark. The high
-        watermark never retreats (or `clear` comes first)."""
+        """Return the first offset of the oldest transaction that is ongoing, or whose marker is at or above the high
+        watermark. Between two calls the high watermark may only grow, unless `clear` is called."""
         if self._unreplicated:
             self.on_high_watermark_updated(high_watermark)
         undecided = self.first_ongoing_offset

@@ -56,7 +56,7 @@ def test_a_full_disk_takes_one_partition_offline_and_loses_nothing(tmp_path: Pat
             {
                 "partition": "full-0",
                 "directory": str(tmp_path / "full-0"),
-                "could_not": "append",
+                "operation": "append",
                 "error": f"OSError: [Errno 28] No space left on device: '{tmp_path}/full-0/00000000000000000000.log'",
             },
         )

@@ -113,9 +113,7 @@ def continue_partial(found: PartialRecords, data: bytes, count: int, most: int) 
                 position += number >> 1
                 with_key(data[start:position])
             if position >= record_end:
-                raise InvalidRecordError(
-                    f"key ends at {position} and passes the end of its record, {record_end}"
-                )
+                raise InvalidRecordError(f"key ends at {position} and passes the end of its record, {record_end}")
             if data[position] & 1:  # a negative length
                 found.tombstones.append(index)
             position = record_end
