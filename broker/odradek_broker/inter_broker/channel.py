@@ -1,7 +1,7 @@
-"""The way to one other broker: where it listens, one connection that is opened when it is needed, and back-off.
+"""A channel to one other broker: its endpoint, a connection that is opened when a request needs it, and back-off.
 
 Owns the connection, the order of requests that wait for it, and the count of failures. Leaves framing to
-`broker_connection`, and which requests are sent, in which order, and which are sent again to its users.
+`broker_connection`, and the decision to send a request again to its callers.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from odradek_wire.message import Message
 R = TypeVar("R", bound=Message)
 
 WAITING_MAX = 1_000
-"""Requests that wait for the connection; another one fails immediately."""
+"""The number of requests that may wait for the connection; the next one fails immediately."""
 DEFAULT_BACKOFF_MS = (50,)
 
 
-class Connection(Protocol):
+class ChannelConnection(Protocol):
     """The methods of `BrokerConnection` that a channel calls."""
 
     @property
@@ -32,18 +32,18 @@ class Connection(Protocol):
     def close(self) -> None: ...
 
 
-Connect = Callable[[Endpoint, str, float], Awaitable[Connection]]
+Connect = Callable[[Endpoint, str, float], Awaitable[ChannelConnection]]
 """Opens a connection to an endpoint, with a client id and a timeout in seconds. Raises BrokerConnectionError."""
 
 
-async def connect(endpoint: Endpoint, client_id: str, timeout_s: float) -> Connection:
+async def connect(endpoint: Endpoint, client_id: str, timeout_s: float) -> ChannelConnection:
     """Open a `BrokerConnection`."""
     return await BrokerConnection.connect(endpoint.host, endpoint.port, client_id, timeout_s)
 
 
 class BrokerChannel:
-    """Requests to one broker, one at a time over one connection. After a failure the next request connects again; the
-    channel never sends a request twice."""
+    """Sends requests to one broker, one at a time. After a failure the next request opens another connection; no
+    request is sent twice."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class BrokerChannel:
         self._connect_timeout_s = timeout_s if connect_timeout_s is None else connect_timeout_s
         self._backoff_ms = backoff_ms
         self._open = connect
-        self._connection: Connection | None = None
+        self._connection: ChannelConnection | None = None
         self._connected_to: Endpoint | None = None
         self._turn = asyncio.Lock()
         self._waiting = 0
