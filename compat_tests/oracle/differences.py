@@ -48,6 +48,13 @@ def _zero_alike(theirs: Any, ours: Any) -> bool:
     return bool(theirs) == bool(ours)
 
 
+_GROUP_FEATURES = frozenset({"group.version", "share.version", "streams.version"})
+
+
+def _without_group_features(theirs: Any, ours: Any) -> bool:
+    return bool([each for each in theirs if each["name"] not in _GROUP_FEATURES] == ours)
+
+
 DIFFERENCES = (
     Difference("*", r"(.*\.)?(batch_index_)?error_message", "the wording is ours", _told_alike),
     Difference("*", r"(.*\.)?producer_id", "each broker hands out its own", _sign_alike),
@@ -60,6 +67,12 @@ DIFFERENCES = (
     Difference("DescribeQuorum", r".*\.last_(fetch|caught_up)_timestamp", "moments", _sign_alike),
     Difference("DescribeProducers", r".*\.last_timestamp", "a moment", _sign_alike),
     Difference("DescribeTransactions", r".*\.transaction_start_time_ms", "a moment", _sign_alike),
+    Difference(
+        "ApiVersions",
+        r"(supported|finalized)_features",
+        "features of groups whose protocols are not served are not listed",
+        _without_group_features,
+    ),
     Difference("ApiVersions", r"finalized_features_epoch", "its own metadata log", _sign_alike),
 )  # fmt: skip
 

@@ -114,7 +114,10 @@ def _check_broker(
             f"[{', '.join(security)}]",
         )
     if own and not name:
-        return Refusal(_INVALID, f"Cannot update these configs at default cluster level: [{', '.join(own)}]")
+        return Refusal(
+            _INVALID,
+            f"Cannot update these configs at default cluster level, broker id must be specified: [{', '.join(own)}]",
+        )
     for key in changed & known.keys() & values.keys():
         try:
             parse(known[key], values[key])
