@@ -1,7 +1,7 @@
-"""The description of one API: its messages, its handler, its limits, its differences from Kafka.
+"""The description of one API: its messages, its handler, its limits.
 
-Every module under `apis/` ends with one `API = Api(...)`; `apis/table.py` lists them, with their versions. Dispatch,
-ApiVersions and the compatibility page read these objects and nothing else.
+Every module under `apis/` ends with one `API = Api(...)`; `apis/table.py` lists them, with their versions. Dispatch and
+ApiVersions read these objects and nothing else. The compatibility page quotes the differences in a module's docstring.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ class Api(Generic[Request, Response]):
     request: type[Request]
     response: type[Response]
     handle: Callable[[Context, Any], Response | Awaitable[Response] | Sliced | None]
-    notes: str = ""
-    """Differences from Kafka, for the compatibility page."""
     failed: Callable[[Context, Any, ErrorCode], Response | None] | None = None
     """Makes the response for an error of the whole request (an unexpected exception, a fault). None: the response's
     top-level `error_code` has the error; without such a field the connection closes."""

@@ -29,4 +29,4 @@ def failed(
     return CreateAclsResponse(results=[row(error, message) for _ in request.creations])
 
 
-API = Api(CreateAclsRequest, CreateAclsResponse, handle, failed=failed, notes="There are no ACLs yet.")
+API = Api(CreateAclsRequest, CreateAclsResponse, handle, failed=failed)

@@ -29,4 +29,4 @@ def failed(
     return DeleteAclsResponse(filter_results=[row(error, message) for _ in request.filters])
 
 
-API = Api(DeleteAclsRequest, DeleteAclsResponse, handle, failed=failed, notes="There are no ACLs yet.")
+API = Api(DeleteAclsRequest, DeleteAclsResponse, handle, failed=failed)

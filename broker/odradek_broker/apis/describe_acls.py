@@ -22,4 +22,4 @@ def handle(ctx: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
     return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
 
 
-API = Api(DescribeAclsRequest, DescribeAclsResponse, handle, notes="There are no ACLs yet.")
+API = Api(DescribeAclsRequest, DescribeAclsResponse, handle)

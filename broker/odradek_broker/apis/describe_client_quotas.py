@@ -68,5 +68,4 @@ API = Api(
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
     handle,
-    notes="Quotas cannot be set; those brought along are shown, and limit nobody.",
 )

@@ -223,6 +223,5 @@ API = Api(
     DescribeConfigsResponse,
     handle,
     failed=failed,
-    notes="No documentation texts; loggers have no levels to show.",
     slices=Slices("resources", "results", elements=100),
 )

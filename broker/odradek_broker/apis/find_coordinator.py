@@ -146,6 +146,5 @@ API = Api(
     FindCoordinatorResponse,
     handle,
     failed=failed,
-    notes="share groups are refused",
     slices=Slices("coordinator_keys", "coordinators"),
 )

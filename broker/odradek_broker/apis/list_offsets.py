@@ -166,6 +166,5 @@ API = Api(
     ListOffsetsResponse,
     handle,
     failed=failed,
-    notes="No tiered storage.",
     slices=Slices("topics", "topics", inner=("partitions", "partitions")),
 )

@@ -233,6 +233,5 @@ API = Api(
     MetadataResponse,
     handle,
     failed=failed,
-    notes="An auto-created topic is described in the same answer; Kafka lets the client ask again.",
     slices=Slices("topics", "topics", elements=SLICE),
 )

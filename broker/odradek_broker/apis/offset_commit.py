@@ -122,6 +122,5 @@ API = Api(
     OffsetCommitResponse,
     handle,
     failed=failed,
-    notes="v0 is refused without ZooKeeper, as by Kafka",
     slices=Slices("topics", "topics", inner=("partitions", "partitions")),
 )

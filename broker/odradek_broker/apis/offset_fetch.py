@@ -208,6 +208,5 @@ API = Api(
     OffsetFetchResponse,
     handle,
     failed=failed,
-    notes="v0 is refused without ZooKeeper, as by Kafka",
     slices=_Divider(),
 )

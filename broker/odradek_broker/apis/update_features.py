@@ -21,4 +21,4 @@ async def handle(ctx: Context, request: UpdateFeaturesRequest) -> UpdateFeatures
     return response
 
 
-API = Api(UpdateFeaturesRequest, UpdateFeaturesResponse, handle, notes="Only transaction.version can be changed.")
+API = Api(UpdateFeaturesRequest, UpdateFeaturesResponse, handle)
