@@ -12,6 +12,7 @@ import pytest
 from odradek import Cluster
 from odradek.cli import main
 from odradek.client import Client
+from odradek.client.cluster_state import BrokerInfo, ClusterState, PartitionInfo, cluster_state
 from odradek.client.reassignment_plans import (
     ReassignmentPlanError,
     plan_as_json,
@@ -19,7 +20,6 @@ from odradek.client.reassignment_plans import (
     plan_to_drain,
     plan_to_move,
 )
-from odradek.client.state import BrokerInfo, ClusterState, PartitionInfo, cluster_state
 from odradek_wire.records import batch
 
 Run = Callable[..., tuple[int, str, str]]

@@ -10,7 +10,7 @@ import asyncio, logging, os, signal, sys, threading, warnings
 import structlog
 from odradek import Cluster
 from odradek.client import Client
-from odradek.hosts.loops import new_event_loop
+from odradek.hosts.event_loop import new_event_loop
 
 def state():
     return {
@@ -52,7 +52,7 @@ import gc, logging, os, threading, time
 from odradek import Cluster
 from odradek.client import Client
 from odradek.client.records import RecordProducer
-from odradek.hosts.loops import new_event_loop
+from odradek.hosts.event_loop import new_event_loop
 from odradek_wire.records.record import Record
 
 # Debug mode also logs slow callbacks, which prove nothing on a busy machine.

@@ -15,8 +15,8 @@ import click
 from odradek.cli.output import bootstrap_option, connected, json_option
 from odradek.client import Client, ClientError
 from odradek.client.client import format_address
+from odradek.client.cluster_state import NO_LEADER, ClusterState, PartitionInfo, cluster_state
 from odradek.client.reassignments import Reassignment, TopicPartition, copied, reassignments
-from odradek.client.state import NO_LEADER, ClusterState, PartitionInfo, cluster_state
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

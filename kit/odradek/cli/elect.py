@@ -9,7 +9,7 @@ import click
 from odradek.cli.output import bootstrap_option, connected, json_option, show
 from odradek.cli.partition_arguments import partitions_of, topic_partition
 from odradek.client import KafkaError
-from odradek.client.state import cluster_state
+from odradek.client.cluster_state import cluster_state
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 

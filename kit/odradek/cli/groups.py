@@ -7,7 +7,7 @@ import click
 from odradek.cli import positions
 from odradek.cli.output import bootstrap_option, connected, json_option, show
 from odradek.client import Client, KafkaError
-from odradek.client.groups import committed_offsets
+from odradek.client.committed_offsets import committed_offsets
 from odradek.client.records import LATEST, list_offsets
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse

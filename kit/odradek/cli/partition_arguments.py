@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import click
 
-from odradek.client.state import ClusterState, PartitionInfo
+from odradek.client.cluster_state import ClusterState, PartitionInfo
 
 
 def topic_partition(text: str) -> tuple[str, int | None]:

@@ -12,6 +12,7 @@ import click
 from odradek.cli.output import bootstrap_option, connected, json_option, show
 from odradek.cli.partition_arguments import broker_ids, partitions_of, topic_partition
 from odradek.client import Client
+from odradek.client.cluster_state import ClusterState, cluster_state
 from odradek.client.reassignment_plans import (
     ReassignmentPlan,
     ReassignmentPlanError,
@@ -27,7 +28,6 @@ from odradek.client.reassignments import (
     reassign,
     reassignments,
 )
-from odradek.client.state import ClusterState, cluster_state
 from odradek.client.throttles import throttle, unthrottle
 
 Arguments = tuple[tuple[str, int | None], ...]

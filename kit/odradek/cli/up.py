@@ -16,7 +16,7 @@ from odradek.cli.in_container import default_listeners
 from odradek.cli.output import parse_settings
 from odradek.client.client import format_address
 from odradek.exceptions import DataDirectoryError, SettingsError
-from odradek.hosts.loops import log_refused_accepts, new_event_loop
+from odradek.hosts.event_loop import log_refused_accepts, new_event_loop
 from odradek.layout import PER_BROKER_SETTINGS, cluster_settings
 from odradek.logs import LEVELS, stream_logger
 from odradek.settings import gather

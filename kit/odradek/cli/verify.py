@@ -6,9 +6,9 @@ import click
 
 from odradek.cli.output import bootstrap_option, connected, json_option, show
 from odradek.client import Client, KafkaError
+from odradek.client.cluster_state import NO_LEADER, PartitionInfo, cluster_state
 from odradek.client.records import EARLIEST, LATEST, list_offsets
-from odradek.client.replicas import ReplicaComparison, compare
-from odradek.client.state import NO_LEADER, PartitionInfo, cluster_state
+from odradek.client.replica_comparison import ReplicaComparison, compare
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 

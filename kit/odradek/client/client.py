@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from odradek.client.connection import BlockingConnection
+from odradek.client.blocking_connection import BlockingConnection
 from odradek.exceptions import ClientError, KafkaError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from odradek.client.cluster_state import ClusterState, PartitionInfo
 from odradek.client.reassignments import TopicPartition
-from odradek.client.state import ClusterState, PartitionInfo
 
 ReassignmentPlan = Mapping[TopicPartition, Sequence[int]]
 """The target replicas of each partition, the preferred leader first."""

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from odradek.client.client import Client
+from odradek.client.cluster_state import ClusterState
 from odradek.client.reassignment_plans import ReassignmentPlan
-from odradek.client.state import ClusterState
 from odradek.exceptions import KafkaError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.incremental_alter_configs import (

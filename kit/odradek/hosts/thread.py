@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from odradek.client.client import format_address
 from odradek.exceptions import AlreadyRunningError, DataDirectoryError, NotRunningError
 from odradek.hosts import fault_rules
+from odradek.hosts.event_loop import log_refused_accepts, new_event_loop
 from odradek.hosts.host import BrokerSettings, Fault, LogEntry
-from odradek.hosts.loops import log_refused_accepts, new_event_loop
 from odradek.logs import CapturedLog
 from odradek_broker.clock import Clock
 from odradek_broker.embedded import EmbeddedCluster

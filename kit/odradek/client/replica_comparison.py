@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from odradek.client.client import Client
-from odradek.client.state import PartitionInfo
+from odradek.client.cluster_state import PartitionInfo
 from odradek.exceptions import ClientError, KafkaError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
