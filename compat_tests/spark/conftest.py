@@ -20,7 +20,10 @@ Jobs = Callable[..., Job]
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Spark on two threads of this machine, on loopback, with the connector's jars."""
     found = subprocess.run(
-        [sys.executable, "-m", "odradek_pipeline.jars", pyspark.__version__], check=True, capture_output=True, text=True
+        [sys.executable, "-m", "odradek_pipeline.connector_jars", pyspark.__version__],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     settings = {

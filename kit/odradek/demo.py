@@ -29,10 +29,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from odradek_pipeline.config import PipelineConfig
 from odradek_pipeline.job import Summary, run
+from odradek_pipeline.pipeline_config import PipelineConfig
 from odradek_pipeline.progress import BatchProgress
-from odradek_pipeline.session import SessionConfig, open_session
+from odradek_pipeline.spark_session import SessionConfig, open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

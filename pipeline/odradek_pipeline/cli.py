@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from odradek_pipeline.config import PipelineConfig, PipelineConfigError
+from odradek_pipeline.pipeline_config import PipelineConfig, PipelineConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,9 +113,9 @@ def command(
 
 def _run(config: PipelineConfig, master: str, jars: tuple[Path, ...], settings: dict[str, str]) -> int:
     try:
-        from odradek_pipeline.jars import JarsUnavailable
+        from odradek_pipeline.connector_jars import JarsUnavailable
         from odradek_pipeline.job import PipelineFailed, run
-        from odradek_pipeline.session import SessionConfig, SessionFailed, open_session
+        from odradek_pipeline.spark_session import SessionConfig, SessionFailed, open_session
     except ModuleNotFoundError as missing:
         raise click.ClickException(f"cannot import {missing.name}: run pip install 'odradek[spark]'") from None
     from rich.console import Console

@@ -29,8 +29,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from odradek_pipeline.config import PipelineConfig
 from odradek_pipeline.page_views import as_records, as_rejected_records, classified, views, views_per_window
+from odradek_pipeline.pipeline_config import PipelineConfig
 from odradek_pipeline.progress import BatchProgress, executed, read_progress
 
 _POLL_SECONDS = 0.1

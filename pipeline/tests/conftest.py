@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from odradek_pipeline.session import SessionConfig, open_session
+from odradek_pipeline.spark_session import SessionConfig, open_session
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
-from odradek_pipeline.config import PipelineConfig
 from odradek_pipeline.job import PipelineFailed, Summary, run
+from odradek_pipeline.pipeline_config import PipelineConfig
 from odradek_pipeline.progress import BatchProgress
 
 _START_MS = 1_790_000_040_000  # 2026-09-21T14:14:00Z, a whole minute

@@ -1,12 +1,12 @@
-"""Which jars Spark's Kafka connector consists of, and where they are kept."""
+"""The jars of Spark's Kafka connector, and the folder that caches them."""
 
 from pathlib import Path
 
 import pyspark
 import pytest
 
-from odradek_pipeline.jars import cached_jars, connector_coordinates, fetch_jars, jars_folder
-from odradek_pipeline.session import connector_settings
+from odradek_pipeline.connector_jars import cached_jars, connector_coordinates, fetch_jars, jars_folder
+from odradek_pipeline.spark_session import connector_settings
 
 
 def test_the_connector_has_the_versions_of_spark_and_its_scala() -> None:

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untype
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from odradek_pipeline.jars import cached_jars, connector_coordinates, fetch_jars
+from odradek_pipeline.connector_jars import cached_jars, connector_coordinates, fetch_jars
 
 
 class SessionFailed(Exception):

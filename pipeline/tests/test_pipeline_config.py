@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from odradek_pipeline.config import PipelineConfig, PipelineConfigError
+from odradek_pipeline.pipeline_config import PipelineConfig, PipelineConfigError
 
 _GIVEN: dict[str, Any] = {
     "bootstrap_servers": "127.0.0.1:9092",

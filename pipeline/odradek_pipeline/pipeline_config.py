@@ -1,6 +1,6 @@
 """The settings of the job, checked before it starts.
 
-Owns their defaults and limits; `session` owns the settings of Spark (master, jars, memory).
+Owns their defaults and limits; `spark_session` owns the settings of Spark (master, jars, memory).
 """
 
 from collections.abc import Mapping

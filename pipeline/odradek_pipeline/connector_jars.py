@@ -1,7 +1,7 @@
 """The jars of Spark's Kafka connector, which are not part of a Spark distribution.
 
 Owns the list of artifacts and the folder that caches them; Maven, with its own configuration, fills the folder once.
-`python -m odradek_pipeline.jars [SPARK_VERSION]` fills the folder and prints its path.
+`python -m odradek_pipeline.connector_jars [SPARK_VERSION]` fills the folder and prints its path.
 """
 
 import fcntl
