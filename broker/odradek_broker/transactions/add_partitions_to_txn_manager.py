@@ -106,6 +106,7 @@ class AddPartitionsToTxnManager:
         self._timers = timers
         self._log = log
         self._queues: dict[int, _CoordinatorQueue] = {}
+        self._closed = False
 
     def add_or_verify(
         self,
@@ -118,6 +119,8 @@ class AddPartitionsToTxnManager:
 
         If the coordinator cannot be reached, each partition has a retriable error."""
         transaction = _Transaction(transactional_id, producer, partitions, operation)
+        if self._closed:
+            return self._count(transaction.errors(ErrorCode.NETWORK_EXCEPTION))
         coordinator = self.coordinator_of(transactional_id)
         if coordinator == self._node_id:
             return self._call_local_coordinator(transaction)
@@ -137,6 +140,7 @@ class AddPartitionsToTxnManager:
 
     async def close(self) -> None:
         """Send nothing more, and fail what waits; no task is left when this returns."""
+        self._closed = True
         queues, self._queues = self._queues, {}
         for queue in queues.values():
             await queue.close()

@@ -177,6 +177,15 @@ async def test_close_completes_every_pending_verification(pair: Pair) -> None:
     assert [await each for each in pending] == [{("t", 0): ErrorCode.NETWORK_EXCEPTION}] * 2
 
 
+async def test_after_close_a_verification_gets_a_retriable_error(pair: Pair) -> None:
+    producer = (await pair.producer("a", 0)).producer
+    await pair.manager.close()
+    operation = TransactionSupportedOperation.GENERIC_ERROR_SUPPORTED
+    errors = pair.manager.add_or_verify("a", producer, [("t", 0)], operation)
+    assert errors == {("t", 0): ErrorCode.NETWORK_EXCEPTION}
+    assert pair.requests == []
+
+
 async def test_late_markers_of_a_transaction_do_not_delay_the_others(pair: Pair) -> None:
     late, other = await pair.producer("late", 0), await pair.producer("other")
     assert await late.produce(pair.leader) == 0
