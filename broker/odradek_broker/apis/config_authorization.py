@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from odradek_broker.apis.context import Context
 from odradek_broker.security.authorizer import Operation
-from odradek_controller.commands.node_ids import parse_node_id
+from odradek_controller.commands.integers import parse_int
 from odradek_controller.configs.table import Resource
 from odradek_wire.errors import ErrorCode
 
@@ -43,7 +43,7 @@ def may_alter(ctx: Context, resources: Sequence[R]) -> tuple[list[R], list[Refus
 
 def _is_of_another_broker(ctx: Context, kind: int, name: str) -> bool:
     """Return whether another broker must alter this configuration. The controller refuses a name that is no number."""
-    return kind == Resource.BROKER and parse_node_id(name) not in (None, ctx.broker.node_id)
+    return kind == Resource.BROKER and parse_int(name) not in (None, ctx.broker.node_id)
 
 
 def _refusal(ctx: Context, kind: int, name: str) -> ErrorCode | None:

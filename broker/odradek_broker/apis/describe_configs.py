@@ -14,7 +14,7 @@ from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
 from odradek_broker.apis.slices import Slices
 from odradek_broker.security.authorizer import Operation
-from odradek_controller.commands.node_ids import parse_node_id
+from odradek_controller.commands.integers import parse_int
 from odradek_controller.commands.topic_names import check_topic_name
 from odradek_controller.configs.definition import Definition, Mode, Type
 from odradek_controller.configs.effective import BrokerLayers, ConfigEntry, ConfigSource, ConfigSynonym
@@ -151,7 +151,7 @@ def _unlisted(release: Release, dynamic: Iterable[str]) -> Iterator[Definition]:
 def _check_broker_id(ctx: Context, name: str, if_empty: str) -> None:
     if not name:
         raise _Refused(ErrorCode.INVALID_REQUEST, if_empty)
-    number = parse_node_id(name)
+    number = parse_int(name)
     if number is None:
         raise _Refused(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if number != ctx.broker.node_id:

@@ -16,6 +16,7 @@ from odradek_wire.errors import ErrorCode
 from ..configs.definition import InvalidConfigError
 from ..configs.effective import BrokerLayers
 from .context import Refusal
+from .integers import parse_int
 
 _POOLS = (
     "background.threads",
@@ -41,7 +42,6 @@ _LOADED = frozenset(
     )
 )
 """The classes that these configurations name by default."""
-_INT_MAX = (1 << 31) - 1
 
 
 def check_broker_values(
@@ -155,9 +155,15 @@ def _check_connections(set_now: Set[str], after: BrokerLayers) -> None:
 
 
 def _check_overrides(text: str) -> None:
-    """Check for a list of `address:count`, separated by commas."""
+    """Check for a list of `address:count`, separated by commas; the errors are those of Kafka's Java runtime."""
     for word in filter(None, (part.strip() for part in text.split(","))):
-        if not _OVERRIDE.fullmatch(word) or abs(int(word.rpartition(":")[2])) > _INT_MAX:
+        _, colon, count = word.rpartition(":")
+        if not colon:
+            cause = f"begin 0, end -1, length {len(word)}"
+            raise InvalidConfigError(f"Error parsing configuration property '{_OVERRIDES}': {cause}")
+        if parse_int(count.strip()) is None:
+            raise InvalidConfigError(f'For input string: "{count.strip()}"')
+        if not _OVERRIDE.fullmatch(word):
             raise InvalidConfigError(f"{_OVERRIDES} must be a list of address:count, got {word}")
 
 

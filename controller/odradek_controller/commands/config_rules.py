@@ -18,8 +18,8 @@ from ..configs.table import Resource, changeable, definitions, parse
 from ..image import ClusterImage
 from .broker_values import check_broker_values
 from .context import CommandContext, Refusal
+from .integers import parse_int
 from .min_isr import MIN_ISR
-from .node_ids import parse_node_id
 from .topic_configs import check_topic_configs
 from .topic_names import check_topic_name
 
@@ -54,7 +54,7 @@ def _check_topic_exists(image: ClusterImage, name: str) -> Refusal | None:
 def _check_broker_exists(image: ClusterImage, name: str, context: CommandContext) -> Refusal | None:
     if not name:
         return None
-    node_id = parse_node_id(name)
+    node_id = parse_int(name)
     if node_id is None:
         return Refusal(_INVALID, f"Node id must be an integer, but it is: {name}")
     if node_id not in image.brokers:

@@ -141,7 +141,21 @@ REFUSED: list[tuple[int, str, Item, str, str | None]] = [
         "",
         ("max.connections.per.ip.overrides", SET, "10.0.0.1:5,here"),
         "INVALID_REQUEST",
-        "max.connections.per.ip.overrides must be a list of address:count, got here",
+        "Error parsing configuration property 'max.connections.per.ip.overrides': begin 0, end -1, length 4",
+    ),
+    (
+        BROKER,
+        "",
+        ("max.connections.per.ip.overrides", SET, "10.0.0.1:x"),
+        "INVALID_REQUEST",
+        'For input string: "x"',
+    ),
+    (
+        BROKER,
+        "",
+        ("max.connections.per.ip.overrides", SET, "10.0.0.1:99999999999"),
+        "INVALID_REQUEST",
+        'For input string: "99999999999"',
     ),
     (
         BROKER,

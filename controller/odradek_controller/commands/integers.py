@@ -1,4 +1,4 @@
-"""The rule for node ids in requests."""
+"""Integers in the texts of requests, such as node ids, read as Java reads them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 _INTEGER = re.compile(r"([+-]?)0*([0-9]{1,10})")
 
 
-def parse_node_id(text: str) -> int | None:
-    """Return the id, or None if Java's `Integer.parseInt` refuses the text.
+def parse_int(text: str) -> int | None:
+    """Return the number, or None if Java's `Integer.parseInt` refuses the text.
 
     The length is checked first, because Python's `int` raises for very long texts.
     """
