@@ -1,8 +1,7 @@
-"""ZooKeeper in memory: one server and its clients in one process, on a clock that is passed in.
+"""ZooKeeper in memory: one server and its clients in one process, on timers that are passed in.
 
-Owns sessions, connections, watches and what can befall them; what a transaction does is `tree`'s. For tests and for the
-simulation: nothing here is random, and with the same order of timers everything happens in the same order. The contract
-tests hold it to a real server.
+Owns sessions, connections, watches and their faults. Leaves the effect of transactions to `tree`. Nothing is random:
+the same order of timers gives the same order of events. The contract tests compare it with a real server.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Timer(Protocol):
 
 
 class Timers(Protocol):
-    """The time that passes for the double; a broker's `Timers` will do."""
+    """The timers that the double needs; a broker's `Timers` has them."""
 
     def call_soon(self, callback: Callable[[], None]) -> object: ...
 
@@ -55,15 +54,14 @@ class Timers(Protocol):
 
 
 class ZooKeeperDouble:
-    """The server, and the hand of fate.
+    """The server, and the faults that a test injects.
 
-    A client's session ends when its timeout passes while the server hears nothing of it. As with a real server the
-    client notices that it is cut off when it has heard nothing for two thirds of that time, and connects again as soon
-    as it can.
+    A session ends when the server gets no ping from its client for the session timeout. As with a real server, a client
+    that gets no response for two thirds of that time closes the connection, and connects again as soon as it can.
     """
 
     def __init__(self, timers: Timers, *, latency_ms: Callable[[], int] = lambda: 0) -> None:
-        """`latency_ms` is asked for each message either way; messages of one connection do not overtake each other."""
+        """`latency_ms` returns the latency of each message; messages of one connection keep their order."""
         self._timers = timers
         self._latency_ms = latency_ms
         self._tree = Tree()
@@ -75,8 +73,8 @@ class ZooKeeperDouble:
     async def connect(
         self, *, chroot: str = "", session_timeout_ms: int = 18_000, timers: Timers | None = None
     ) -> DoubleZooKeeper:
-        """A client with a session, below a chroot that is there (made if need be). What it hears, it hears on its own
-        `timers`, if it has some."""
+        """Return a client with a session; create its chroot if it is missing. Responses arrive on the client's
+        `timers`, if given."""
         client = DoubleZooKeeper(self, timers or self._timers, Chroot(chroot), session_timeout_ms)
         self._clients.append(client)
         client.reconnect()
@@ -87,39 +85,39 @@ class ZooKeeperDouble:
         return client
 
     def drop(self, client: DoubleZooKeeper) -> None:
-        """Reset a client's connection: what is under way either way is lost. It connects again at once, if it can."""
+        """Reset a client's connection and lose its messages. The client connects again immediately, if it can."""
         client.lost(client.connection)
 
     def cut(self, client: DoubleZooKeeper, *, to_server: bool = True, to_client: bool = True) -> None:
-        """Let nothing arrive any more in these directions, until `heal`: it is on its way for as long."""
+        """Delay all messages in these directions until `heal`."""
         client.cut_to_server |= to_server
         client.cut_to_client |= to_client
         client.link_changed()
 
     def heal(self, client: DoubleZooKeeper) -> None:
-        """What is on its way in connections that nobody gave up arrives."""
+        """Deliver the delayed messages of connections that are still open."""
         client.cut_to_server = client.cut_to_client = False
         client.link_changed()
 
     def freeze(self, client: DoubleZooKeeper, frozen: bool) -> None:
-        """Whether a client's process stands still and sends no pings. What it hears is up to its own timers."""
+        """Stop or resume the pings of a client's process. Its own timers decide when it receives messages."""
         client.frozen = frozen
         if client.connection is not None and client.connection.session is not None:
             self.reckon(client.connection.session)
 
     def expire(self, client: DoubleZooKeeper) -> None:
-        """End a client's session now, as if its timeout had passed on the server."""
+        """Expire a client's session now."""
         session = self._sessions.get(client.session_id)
         if session is not None:
             self._end(session)
 
     def crash(self, client: DoubleZooKeeper) -> None:
-        """A client's process is gone: nothing is told or answered any more, and its session lasts for its timeout."""
+        """End a client's process: it gets no event or response, and its session lasts for its timeout."""
         self.forget(client)
         client.vanish()
 
     def stop(self) -> None:
-        """Every connection breaks and nobody can connect; no session expires meanwhile."""
+        """Stop the server: every connection breaks, and no session expires meanwhile."""
         self.up = False
         for session in self._sessions.values():
             session.stop_timer()
@@ -127,14 +125,14 @@ class ZooKeeperDouble:
             client.lost(client.connection)
 
     def start(self) -> None:
-        """The server is back with all of its nodes, and gives each session its whole timeout again."""
+        """Start the server again, with all znodes; each session gets its whole timeout again."""
         self.up = True
         for session in tuple(self._sessions.values()):
             self.reckon(session)
         for client in tuple(self._clients):
             client.reconnect()
 
-    # What follows is what clients ask of the server.
+    # -- called by clients --------------------------------------------------------------------------------------------
 
     def forget(self, client: DoubleZooKeeper) -> None:
         if client in self._clients:
@@ -144,7 +142,7 @@ class ZooKeeperDouble:
         return _Pipe(to_client or self._timers, self._latency_ms)
 
     def attach(self, connection: _Connection, session_id: int) -> None:
-        """A client's first message: it goes on with its session, or begins one if the id is 0."""
+        """Handle a client's first message: continue its session, or begin one if the id is 0."""
         if session_id == 0:
             session_id, self._next_session_id = self._next_session_id, self._next_session_id + 1
             self._sessions[session_id] = _ServerSession(session_id, connection.client.session_timeout_ms)
@@ -160,7 +158,7 @@ class ZooKeeperDouble:
         connection.answer(lambda: client.learn_connected(connection, session_id))
 
     def reckon(self, session: _ServerSession) -> None:
-        """A session's time runs exactly while its client's pings do not arrive."""
+        """Run the session's timer while the pings of its client do not arrive."""
         if not self.up or session.heard_of:
             session.stop_timer()
         elif session.timer is None and session.id in self._sessions:
@@ -211,7 +209,7 @@ class ZooKeeperDouble:
 
 
 class _ServerSession:
-    """What the server knows of a session."""
+    """A session on the server."""
 
     def __init__(self, session_id: int, timeout_ms: int) -> None:
         self.id = session_id
@@ -236,17 +234,17 @@ class _ServerSession:
 
 
 class _Pipe:
-    """One direction of a connection: what is sent arrives in its order, later, or never."""
+    """One direction of a connection: messages arrive in order, later, or never."""
 
     def __init__(self, timers: Timers, latency_ms: Callable[[], int]) -> None:
         self._timers = timers
         self._latency_ms = latency_ms
-        self._under_way: deque[Callable[[], None]] = deque()
+        self._in_transit: deque[Callable[[], None]] = deque()
         self._due = 0
         self.cut = False
 
     def send(self, arrive: Callable[[], None]) -> None:
-        self._under_way.append(arrive)
+        self._in_transit.append(arrive)
         delay_ms = self._latency_ms()
         if delay_ms:
             self._timers.call_later(delay_ms, self._time_passed)
@@ -254,13 +252,13 @@ class _Pipe:
             self._timers.call_soon(self._time_passed)
 
     def flow(self) -> None:
-        """Let arrive what is due. Whichever message's time has come, the first one sent is the one that arrives."""
-        while self._due and self._under_way and not self.cut:
+        """Deliver as many messages as are due, in the order in which they were sent."""
+        while self._due and self._in_transit and not self.cut:
             self._due -= 1
-            self._under_way.popleft()()
+            self._in_transit.popleft()()
 
     def break_off(self) -> None:
-        self._under_way.clear()
+        self._in_transit.clear()
 
     def _time_passed(self) -> None:
         self._due += 1
@@ -268,7 +266,7 @@ class _Pipe:
 
 
 class _Connection:
-    """A client's connection, both ends of it."""
+    """Both ends of a client's connection."""
 
     def __init__(self, client: DoubleZooKeeper, to_server: _Pipe, to_client: _Pipe) -> None:
         self.client = client
@@ -282,7 +280,7 @@ class _Connection:
         self.to_client.send(arrive)
 
     def notify(self, event: WatchedEvent) -> None:
-        """Send an event to whom it concerns: once, even if both kinds of watch see the node go."""
+        """Send an event to a client that watches the znode: once, even if both kinds of watch see its deletion."""
         seen = False
         if event.type is not EventType.CHILD and event.path in self.data_watches:
             self.data_watches.remove(event.path)
@@ -299,7 +297,7 @@ class _Connection:
 
 
 class DoubleZooKeeper:
-    """`client.ZooKeeper` on a double; get one from `ZooKeeperDouble.connect`."""
+    """The port `ZooKeeper` on a double; get one from `ZooKeeperDouble.connect`."""
 
     def __init__(self, server: ZooKeeperDouble, timers: Timers, chroot: Chroot, session_timeout_ms: int) -> None:
         self.chroot = chroot
@@ -396,10 +394,10 @@ class DoubleZooKeeper:
             self._abandon(self.connection)
         self._server.forget(self)
 
-    # What follows is what the server and fate do to a client.
+    # -- called by the server, and by faults --------------------------------------------------------------------------
 
     def reconnect(self) -> None:
-        # A connection needs both directions to come about; what was cut is tried again when it heals.
+        # A connection needs both directions; a cut one is tried again when it heals.
         cut = self.cut_to_server or self.cut_to_client
         if self.connection is None and self._server.up and not cut and not self._session.closed:
             connection = self.connection = _Connection(
@@ -420,7 +418,7 @@ class DoubleZooKeeper:
             connection.to_server.send(lambda: self._server.attach(connection, 0))
 
     def lost(self, connection: _Connection | None) -> None:
-        """A connection is gone; if it is the present one, go on with the next."""
+        """Handle a lost connection; if it is the current one, open the next."""
         if connection is None or connection is not self.connection:
             return
         self._abandon(connection)
@@ -432,13 +430,13 @@ class DoubleZooKeeper:
         self.reconnect()
 
     def vanish(self) -> None:
-        """There is no such process any more. What waits for an answer waits forever."""
+        """End the process: its requests never get a response."""
         self._session.vanish()
         if self.connection is not None:
             self._abandon(self.connection)
 
     def link_changed(self) -> None:
-        """The link was cut or healed, or there is a session over it."""
+        """Handle a link that was cut or healed, or that has a session now."""
         self.reconnect()
         connection = self.connection
         if connection is None:
@@ -491,14 +489,14 @@ class DoubleZooKeeper:
         return await self._ask(lambda connection: self._server.commit(connection, ops), lambda results: results)
 
     async def _ask(self, do: Callable[[_Connection], _T], received: Callable[[_T], _T]) -> _T:
-        """`do` at the server, `received` when the answer is here."""
+        """Call `do` on the server, and `received` when the response arrives."""
         future = self._session.request()
         connection = self.connection
         assert connection is not None
 
         def arrived() -> None:
             if connection.session is None:
-                return  # The server has closed this connection, and we are about to learn it.
+                return  # The server has closed this connection, and the client is about to learn it.
             try:
                 found = do(connection)
             except ZooKeeperError as error:

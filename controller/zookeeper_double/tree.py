@@ -1,7 +1,7 @@
-"""ZooKeeper's nodes in memory and what a transaction does to them: the core of the double.
+"""The znodes of the double in memory, and the effect of transactions.
 
-Owns versions, transaction ids, sequence numbers and which changes a watch would see. Knows no session but its id, no
-connection and no watch. The rules are those of ZooKeeper 3.8, held to a real server by the contract tests.
+Owns versions, transaction ids, sequence numbers and the events of a change. Leaves sessions, connections and watches to
+`server`. The rules are those of ZooKeeper 3.8; the contract tests compare them with a real server.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class _Node:
     ephemeral_owner: int = 0
     version: int = 0
     created: int = 0
-    """How many children were ever created: the next sequence number."""
+    """The number of children ever created: the next sequence number."""
     children: set[str] = field(default_factory=set)
 
     def stat(self) -> Stat:
-        # What is shown as the child version counts both ways: creations, and those of them that are gone.
+        # ZooKeeper's child version counts creations and deletions.
         cversion = self.created * 2 - len(self.children)
         return Stat(self.czxid, self.mzxid, self.version, cversion, self.ephemeral_owner, len(self.children))
 
@@ -52,7 +52,7 @@ def parent_of(path: str) -> str:
 
 
 class Tree:
-    """The nodes. Every method is one step; what fails changes nothing."""
+    """The tree of znodes. A method that raises changes nothing."""
 
     def __init__(self) -> None:
         self._zxid = 0
@@ -72,15 +72,12 @@ class Tree:
         return sorted(self._node(path).children)
 
     def ephemerals(self, session_id: int) -> list[str]:
-        """The nodes that end with a session."""
+        """Return the ephemeral znodes of a session."""
         return sorted(path for path, node in self._nodes.items() if node.ephemeral_owner == session_id)
 
     def commit(self, ops: Sequence[Op], session_id: int) -> tuple[list[OpResult], list[WatchedEvent]]:
-        """Do all of it as one transaction: a result for each, and what became of which node, in order.
-
-        Raises MultiError.
-        """
-        # A transaction that fails takes its number all the same.
+        """Run all operations as one transaction; return their results and the events. Raises MultiError."""
+        # A failed transaction has an id, too.
         self._zxid += 1
         transaction = _Transaction(self._nodes, self._zxid, session_id)
         results: list[OpResult] = []
@@ -100,7 +97,7 @@ class Tree:
 
 
 class _Transaction:
-    """Operations on the nodes themselves, with what takes each of them back."""
+    """A transaction in progress, with the undo of each operation."""
 
     def __init__(self, nodes: dict[str, _Node], zxid: int, session_id: int) -> None:
         self._nodes = nodes
