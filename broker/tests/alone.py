@@ -1,4 +1,4 @@
-"""A cluster of one broker, which most tests here speak of as a node."""
+"""A cluster of one broker, which most tests call a node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from odradek_log.disk import Disk
 
 
 class Node:
-    """Start one with `await Node.start(config)`; parts of the broker and of its cluster side by side."""
+    """`await Node.start(config)` starts one; its attributes are parts of the broker and of the cluster."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.cluster = cluster

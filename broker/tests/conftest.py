@@ -1,5 +1,4 @@
-"""What tests of the broker share: nodes on port 0 in a temporary directory, and a client that speaks single
-requests."""
+"""Fixtures for tests of the broker: nodes on port 0 in a temporary directory, and a client for single requests."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], a
 
 
 class Client:
-    """One connection. Requests are encoded and answers decoded by version, one at a time or pipelined by hand."""
+    """One connection. Encodes requests and decodes responses by version; `send` and `receive` allow pipelining."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -55,7 +54,7 @@ class Client:
         self._correlation_id = 0
 
     def send(self, request: Message, version: int, client_id: str | None = "test") -> int:
-        """Write a request, answer its correlation id."""
+        """Write a request; return its correlation id."""
         self._correlation_id += 1
         self.send_frame(encode_request(request, version, self._correlation_id, client_id))
         return self._correlation_id
@@ -69,18 +68,18 @@ class Client:
             return await self.reader.readexactly(size)
 
     async def receive(self, response: type[R], version: int) -> tuple[int, R]:
-        """(correlation id, response) of the next answer."""
+        """Return (correlation id, response) of the next response."""
         return decode_response(response, version, await self.receive_frame())
 
     async def ask(self, request: Message, version: int, client_id: str | None = "test") -> Any:
-        """Send a request and wait for its answer."""
+        """Send a request and return its response."""
         correlation_id = self.send(request, version, client_id)
         answered, response = await self.receive(APIS[request.API_KEY].response_class(), version)
         assert answered == correlation_id
         return response
 
     async def is_closed_by_broker(self) -> bool:
-        """Wait for the end of the connection; False when there comes anything else."""
+        """Wait for the end of the connection; return False if bytes arrive instead."""
         async with asyncio.timeout(TIMEOUT_S):
             try:
                 return await self.reader.read(1) == b""
@@ -88,7 +87,7 @@ class Client:
                 return True
 
     async def create_topic(self, name: str, partitions: int = 1, **configs: str) -> Uuid:
-        """A new topic; settings with underscores for dots."""
+        """Create a topic; settings have underscores for dots."""
         response = await self.ask(
             CreateTopicsRequest(
                 [
@@ -145,7 +144,7 @@ def produce_request(
 
 
 def batch(*values: bytes, timestamp: int | None = None) -> bytes:
-    """A batch of records without keys, with the time of now."""
+    """Return a batch of records without keys, with the present time."""
     builder = BatchBuilder()
     now_ms = int(time.time() * 1000) if timestamp is None else timestamp
     for value in values:

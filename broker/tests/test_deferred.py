@@ -1,4 +1,4 @@
-"""Deferred responses that are made of others: values, errors and cancellations are passed on."""
+"""Deferred responses derived from others: values, errors and cancellations are passed on."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ async def test_a_client_gets_an_error_when_a_coordinator_fails_later(
 
     def ask(*_: object, **__: object) -> Deferred[Any]:
         asked.set()
-        return answer
+        return response
 
     monkeypatch.setattr(getattr(node.broker, coordinator), method, ask)
     client.send(request_, version)

@@ -1,4 +1,4 @@
-"""The memory budget: reading stops when it is exhausted, conversions wait for room, nobody waits for ever."""
+"""The memory budget: receiving stops when it is exhausted, conversions wait for room, and no wait is endless."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MakeProduce = Callable[..., ProduceRequest]
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop run until something is so."""
+    """Run the event loop until the condition holds."""
     async with asyncio.timeout(10):
         while not condition():
             await asyncio.sleep(0)
@@ -43,9 +43,9 @@ def fetch(max_wait_ms: int = 0) -> FetchRequest:
 
 
 NOISE = random.Random(1).randbytes(4000)
-"""Does not compress, and takes more room to convert than `SHORT` leaves."""
+"""Incompressible records, whose conversion needs more room than `SHORT` leaves."""
 SHORT = 20_000
-"""Room for what is received, and no more."""
+"""Room for the received requests, and no more."""
 
 
 def compressed(value: bytes = NOISE) -> bytes:
@@ -133,7 +133,7 @@ def test_a_small_conversion_does_not_wait_behind_a_large_one() -> None:
     budget.when_room(3, 2, lambda: served.append("small"))
     budget.give_back(5)
     assert (served, budget.blocked_bytes) == (["small"], 2)
-    budget.give_back(2)  # the small one is over
+    budget.give_back(2)  # the small conversion ends
     assert served == ["small"]
     budget.give_back(10)
     assert served == ["small", "large"]
@@ -206,7 +206,7 @@ async def test_a_connection_does_not_wait_for_memory_that_it_holds_itself(
     budget.limit = 1_000_000
     frame = encode_request(make_produce("t", make_batch(b"x" * 2_000_000)), 9, 5, "c")
     message = struct.pack(">i", len(frame)) + frame
-    client.writer.write(message[:2])  # which does not tell yet how much is needed
+    client.writer.write(message[:2])  # the size of the request is not known yet
     await until(lambda: budget.used > 0)
     client.writer.write(message[2:])
     assert error_of((await client.receive(ProduceResponse, 9))[1]) == ErrorCode.NONE
@@ -224,7 +224,7 @@ async def test_requests_that_wait_for_memory_stay_in_order(client: Any, node: No
     (connection,) = node.server.connections
     connection.receiver.active = False
     second = client.send(METADATA, 9)
-    await until(lambda: connection.receiver.active)  # it has arrived, and finds no room
+    await until(lambda: connection.receiver.active)  # the request has arrived and finds no room
     assert (await client.receive(FetchResponse, 11))[0] == first
     third = client.send(METADATA, 9)
     await client.writer.drain()
@@ -258,9 +258,9 @@ async def test_a_converted_produce_waits_for_room_and_is_handled_once(
     assert (await other.ask(METADATA, 9)).brokers != []
     assert end_of(node) == 0
     budget.give_back(held)
-    _, answer = await client.receive(ProduceResponse, version)
+    _, response = await client.receive(ProduceResponse, version)
     assert (await client.receive(MetadataResponse, 9))[0] == second
-    assert (error_of(answer), end_of(node)) == (ErrorCode.NONE, 1)
+    assert (error_of(response), end_of(node)) == (ErrorCode.NONE, 1)
     assert route(node, version).requests == before + 1
     await until(lambda: (budget.used, budget.blocked_bytes) == (0, 0))
 
@@ -322,8 +322,8 @@ async def test_many_compressed_produces_share_a_small_budget(
     await until(lambda: budget.used >= 6 * 16384)
     for client, frame in zip(clients, frames, strict=True):
         client.writer.write(frame[40:])
-    answers = [(await client.receive(ProduceResponse, 9))[1] for client in clients]
-    assert [error_of(answer) for answer in answers] == [0] * 8
+    responses = [(await client.receive(ProduceResponse, 9))[1] for client in clients]
+    assert [error_of(response) for response in responses] == [0] * 8
     await until(lambda: (budget.used, budget.blocked_bytes) == (0, 0))
 
 

@@ -1,4 +1,4 @@
-"""The HTTP port: readiness and figures, under the names of Kafka's metrics."""
+"""The HTTP port: readiness, and metrics under Kafka's names."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ MakeBatch = Callable[..., bytes]
 
 
 async def get(node: Node, request: bytes) -> tuple[bytes, str]:
-    """(status line, body)."""
+    """Return (status line, body)."""
     assert node.http is not None
     reader, writer = await asyncio.open_connection("127.0.0.1", node.http.port)
     writer.write(request)
     async with asyncio.timeout(10):
-        answer = await reader.read()
+        response = await reader.read()
     writer.close()
-    head, _, body = answer.partition(b"\r\n\r\n")
+    head, _, body = response.partition(b"\r\n\r\n")
     return head.split(b"\r\n")[0], body.decode()
 
 
@@ -133,7 +133,7 @@ async def test_transactions_are_counted_by_state_and_outcome(start_node: Any, co
     node = await start_node(clock=clock)
     await (await connect(node)).create_topic("t")
     assert figures(node, *TRANSACTIONS) == (0,) * 10
-    assert node.broker.transactions_in_use == (None, None)  # who asks for figures loads no coordinator
+    assert node.broker.transactions_in_use == (None, None)  # reading metrics loads no coordinator
 
     producer = transactional_producer(node, connect)
     for commit in (True, False, True):

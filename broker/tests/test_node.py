@@ -1,4 +1,4 @@
-"""A whole node: starting, refusing to start, changing while it runs, being reset, stopping."""
+"""A whole node: start, refusals to start, dynamic configuration, reset, stop."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_partitions_are_spread_over_the_log_directories(start_node: Any, c
     assert [len(list(each.glob("t-*"))) for each in directories] == [3, 3]
 
 
-# -- changing ---------------------------------------------------------------------------------------------------------
+# -- dynamic configuration --------------------------------------------------------------------------------------------
 
 
 async def test_a_changed_topic_setting_holds_from_the_next_request(
@@ -259,7 +259,7 @@ async def test_a_throttled_client_gets_the_time_and_is_muted(node: Node, client:
 
 
 class OnlyReading(AllowAll):
-    """An authorizer under which nobody may write."""
+    """An authorizer that denies every write."""
 
     allows_everything = False
 

@@ -1,4 +1,4 @@
-"""Waiting operations: tried after a change, expired at their time, forgotten when nobody waits."""
+"""Delayed operations: tried after a change, expired at their deadline, removed when cancelled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from odradek_broker.timers import Timers
 
 
 class Loop:
-    """Runs what is called soon only when told to."""
+    """Runs the callbacks of `call_soon` only on demand."""
 
     def __init__(self) -> None:
         self.soon: list[Callable[[], object]] = []

@@ -1,4 +1,4 @@
-"""The list of broker configurations that have an effect is what the product reads."""
+"""The list of broker configurations in use has exactly those that the product reads."""
 
 import re
 from pathlib import Path

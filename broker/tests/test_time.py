@@ -1,4 +1,4 @@
-"""Clocks and timers: two times kept apart, and a defined order of firing."""
+"""Clocks and timers: two independent clocks, and a defined order of firing."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ Connect = Callable[..., Awaitable[Any]]
 
 
 class Trio:
-    """Three brokers, 0 to 2, each in a rack of its own, on a clock that stands still."""
+    """Three brokers, 0 to 2, each in a rack of its own, on a clock that only the test advances."""
 
     def __init__(self, path: Path, connect: Connect, settings: Mapping[str, str] | None = None) -> None:
         self.path = path
@@ -39,7 +39,7 @@ class Trio:
         self._connect = connect
         self._ports: dict[int, int] = {}
         self.turned_away = 0
-        """How many fetches of followers were held back."""
+        """The number of Fetches of followers that were held back."""
 
     async def start(self) -> None:
         settings = [self.static(broker) for broker in range(3)]
@@ -63,7 +63,7 @@ class Trio:
         return await self._connect(self.cluster.nodes[broker])
 
     async def create(self, replicas: list[int], partitions: int = 1, topic: str = "t", **configs: str) -> None:
-        """A topic, its partitions on these brokers, the first of which leads."""
+        """Create a topic with partitions on these brokers, of which the first leads."""
         client = await self.client(min(self.cluster.nodes))
         assignments = [CreateTopicsRequest.CreatableReplicaAssignment(index, replicas) for index in range(partitions)]
         entries = [
@@ -89,7 +89,7 @@ class Trio:
         return path.read_bytes() if path.exists() else b""
 
     def hold_back(self, broker: int, follower: int | None = None) -> None:
-        """No other broker gets an answer to its fetches from this one; or one of them does not."""
+        """Hold back this broker's responses to Fetches of the other brokers, or of one of them."""
         held = "broker-" if follower is None else f"broker-{follower}-"
 
         def judge(ctx: Any, request: Any) -> Disconnect | None:
@@ -104,7 +104,7 @@ class Trio:
         self.cluster.nodes[broker].broker.interceptors.before_handle.clear()
 
     async def until(self, condition: Callable[[], object]) -> None:
-        """Time goes by meanwhile, so that whoever waits to try again does."""
+        """Wait for the condition and advance the clock meanwhile, so that retries happen."""
         async with asyncio.timeout(TIMEOUT_S):
             while not condition():
                 await asyncio.sleep(0)
@@ -115,10 +115,10 @@ class Trio:
 
 
 async def latest(client: Any) -> tuple[int, int]:
-    """(error, offset) as a consumer is told."""
+    """Return (error, offset) of a ListOffsets response."""
     wanted = ListOffsetsRequest.ListOffsetsPartition(0, -1, -1)
-    answer = await client.ask(ListOffsetsRequest(-1, 0, [ListOffsetsRequest.ListOffsetsTopic("t", [wanted])]), 6)
-    (found,) = answer.topics[0].partitions
+    response = await client.ask(ListOffsetsRequest(-1, 0, [ListOffsetsRequest.ListOffsetsTopic("t", [wanted])]), 6)
+    (found,) = response.topics[0].partitions
     return found.error_code, found.offset
 
 
@@ -131,7 +131,7 @@ async def configure(client: Any, kind: int, name: str, configs: dict[str, str]) 
 
 
 async def delete_records(client: Any, offset: int, timeout_ms: int = 5_000) -> tuple[int, int]:
-    """(error, low watermark)"""
+    """Return (error, low watermark)."""
     wanted = DeleteRecordsRequest.DeleteRecordsPartition(0, offset)
     request = DeleteRecordsRequest([DeleteRecordsRequest.DeleteRecordsTopic("t", [wanted])], timeout_ms)
     (found,) = (await client.ask(request, 2)).topics[0].partitions
@@ -144,5 +144,5 @@ async def fetch(client: Any, *, offset: int = 0, rack: str = "") -> Any:
         replica_id=-1, max_wait_ms=0, min_bytes=0, topics=[FetchRequest.FetchTopic("t", partitions=[wanted])]
     )
     request.rack_id = rack
-    answer = await client.ask(request, 12)
-    return answer.responses[0].partitions[0]
+    response = await client.ask(request, 12)
+    return response.responses[0].partitions[0]

@@ -1,4 +1,4 @@
-"""Internal topics that cannot be created: refused at start where the settings say so, logged otherwise."""
+"""Internal topics that cannot be created: invalid settings are refused at start, other reasons are logged."""
 
 from __future__ import annotations
 

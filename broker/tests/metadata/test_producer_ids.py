@@ -12,15 +12,15 @@ from odradek_broker.metadata.producer_ids import Block, NoProducerIdsError, Prod
 
 
 class Allocations:
-    """A controller that answers when the test says so."""
+    """A controller that responds when the test completes `response`."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
-        self.answer: asyncio.Future[Block] = asyncio.get_running_loop().create_future()
+        self.response: asyncio.Future[Block] = asyncio.get_running_loop().create_future()
 
     async def __call__(self) -> Block:
         self.asked.set()
-        return await self.answer
+        return await self.response
 
 
 async def test_requests_that_wait_together_share_one_block() -> None:
@@ -28,7 +28,7 @@ async def test_requests_that_wait_together_share_one_block() -> None:
     ids = ProducerIds(allocations)
     waiting = [asyncio.ensure_future(ids.next()) for _ in range(3)]
     await allocations.asked.wait()
-    allocations.answer.set_result(Block(1000, 3))
+    allocations.response.set_result(Block(1000, 3))
     assert sorted(await asyncio.gather(*waiting)) == [1000, 1001, 1002]
 
 
@@ -37,7 +37,7 @@ async def test_every_request_that_waits_gets_the_error() -> None:
     ids = ProducerIds(allocations)
     waiting = [asyncio.ensure_future(ids.next()) for _ in range(2)]
     await allocations.asked.wait()
-    allocations.answer.set_exception(NoProducerIdsError("NETWORK_EXCEPTION"))
+    allocations.response.set_exception(NoProducerIdsError("NETWORK_EXCEPTION"))
     errors = await asyncio.gather(*waiting, return_exceptions=True)
     assert [str(error) for error in errors] == ["NETWORK_EXCEPTION"] * 2
 
@@ -51,9 +51,9 @@ async def test_an_allocation_error_without_clients_is_not_reported() -> None:
     await allocations.asked.wait()
     waiting.cancel()
     await asyncio.wait([waiting])
-    allocations.answer.set_exception(NoProducerIdsError("NETWORK_EXCEPTION"))
+    allocations.response.set_exception(NoProducerIdsError("NETWORK_EXCEPTION"))
     with pytest.raises(NoProducerIdsError):
-        await allocations.answer
+        await allocations.response
     again = asyncio.ensure_future(ids.next())
     errors = await asyncio.gather(again, return_exceptions=True)
     assert [str(error) for error in errors] == ["NETWORK_EXCEPTION"]

@@ -1,4 +1,4 @@
-"""Replicas move between the log directories of their broker while they are written."""
+"""AlterReplicaLogDirs: replicas move between the log directories of their broker during Produces."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ class TwoDirectories(Trio):
         return str(self.path / f"broker-{broker}-{name}")
 
     def place(self, broker: int) -> str:
-        """Where the partition is served from."""
+        """Return the directory of the partition's log."""
         found = self.hosted(broker).directory
         assert found is not None
         return found.path[-1]
 
     def names(self, broker: int, name: str) -> set[str]:
-        """The partition's directories there: plain, or by suffix."""
+        """Return the partition's directories in a log directory: plain, or by suffix."""
         found = [path.name for path in Path(self.directory(broker, name)).iterdir() if path.name.startswith("t-0")]
         return {each if "." not in each else each.rpartition("-")[2] for each in found}
 
     def believed(self, broker: int) -> bool:
-        """Whether the controller knows where the broker has it."""
+        """Return whether the controller has the right directory."""
         here = self.hosted(broker).directory
         return here is not None and self.partition.directory(broker) == directory_id_of(here)
 
@@ -64,15 +64,15 @@ async def move(trio: TwoDirectories, broker: int, name: str) -> ErrorCode:
     wanted = AlterReplicaLogDirsRequest.AlterReplicaLogDir(
         trio.directory(broker, name), [AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic("t", [0])]
     )
-    answer = await (await trio.client(broker)).ask(AlterReplicaLogDirsRequest([wanted]), 2)
-    return ErrorCode(answer.results[0].partitions[0].error_code)
+    response = await (await trio.client(broker)).ask(AlterReplicaLogDirsRequest([wanted]), 2)
+    return ErrorCode(response.results[0].partitions[0].error_code)
 
 
 async def described(client: Any) -> dict[str, list[tuple[int, bool]]]:
-    """Directory to (lag, is future) of the partition in it."""
-    answer = await client.ask(DescribeLogDirsRequest(None), 4)
+    """Return (lag, is future) of the partition by directory."""
+    response = await client.ask(DescribeLogDirsRequest(None), 4)
     found: dict[str, list[tuple[int, bool]]] = {}
-    for each in answer.results:
+    for each in response.results:
         partitions = [partition for topic in each.topics for partition in topic.partitions]
         found[each.log_dir[-1]] = [(partition.offset_lag, partition.is_future_key) for partition in partitions]
     return found

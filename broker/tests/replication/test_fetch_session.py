@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): epochs, what an incremental answer mentions, and eviction."""
+"""Fetch sessions (KIP-227): epochs, the partitions of incremental responses, and eviction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker loses a log directory: others lead what it held there, at once, and it goes on with what it has left."""
+"""A log directory fails: other brokers lead its partitions, and the broker serves those in its other directories."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MakeBatch = Callable[..., bytes]
 
 
 class FailingTrio(Trio):
-    """Each broker has two log directories, `a` and `b`; all brokers are on one disk that can fail in parts."""
+    """Each broker has two log directories, `a` and `b`; all brokers share a disk of which parts can fail."""
 
     def static(self, broker: int) -> dict[str, str]:
         return {**super().static(broker), "log.dirs": ",".join(f"{self.path}/broker-{broker}-{name}" for name in "ab")}
@@ -113,8 +113,8 @@ async def test_a_future_log_that_was_not_promoted_is_not_after_a_restart(
     wanted = AlterReplicaLogDirsRequest.AlterReplicaLogDir(
         place, [AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic("t", [0])]
     )
-    answer = await (await trio.client(0)).ask(AlterReplicaLogDirsRequest([wanted]), 2)
-    assert answer.results[0].partitions[0].error_code == ErrorCode.NONE
+    response = await (await trio.client(0)).ask(AlterReplicaLogDirsRequest([wanted]), 2)
+    assert response.results[0].partitions[0].error_code == ErrorCode.NONE
     directory = next(each for each in trio.cluster.nodes[0].directories if each.path == place)
     await trio.until(lambda: directory.offline)
     assert Path(place, "t-0").exists(), "the copy has the name"

@@ -1,5 +1,5 @@
-"""When what was appended is forced to the disk: before the answer, if acknowledgements are to wait for that; else when
-`flush.messages` and `flush.ms` say so."""
+"""The syncs of appended records: before the response with `odradek.sync=always`, else by `flush.messages` and
+`flush.ms`."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ async def test_acknowledgements_wait_for_the_disk_and_share_a_sync(
     await until(lambda: len(disk.begun) == 1)
     others = [asyncio.create_task(client.produce("t", make_batch(b"v"), acks=acks)) for client in clients[1:]]
     log = node.broker.partitions.get("t", 0).log
-    # The loop is free meanwhile.
+    # The event loop serves other requests meanwhile.
     await until(lambda: log.log_end_offset == 20)
     assert not any(task.done() for task in (first, *others))
     disk.gate.set()
-    answers = await asyncio.gather(first, *others)
-    assert sorted(answer.base_offset for answer in answers) == list(range(20))
-    assert {answer.error_code for answer in answers} == {ErrorCode.NONE}
+    responses = await asyncio.gather(first, *others)
+    assert sorted(response.base_offset for response in responses) == list(range(20))
+    assert {response.error_code for response in responses} == {ErrorCode.NONE}
     assert len(disk.begun) == 2
     assert get_ident() not in disk.begun
     assert log.recovery_point == 20
@@ -110,8 +110,8 @@ async def test_a_failed_sync_acknowledges_nothing(
     client = await connect(node)
     await client.create_topic("t", partitions=2)
     disk.fail(errno.EIO, lambda name, path, _: name == "sync" and "/two/t-1/" in path)
-    answer = await client.produce("t", make_batch(b"v"), partition=1, acks=acks)
-    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    response = await client.produce("t", make_batch(b"v"), partition=1, acks=acks)
+    assert response.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 async def test_records_unsynced_at_a_crash_commit_after_the_next_sync(

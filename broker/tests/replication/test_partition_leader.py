@@ -1,4 +1,4 @@
-"""The leader's core: the high watermark is what every in-sync replica has, and it never retreats."""
+"""The leader core: the high watermark is the smallest log end of the in-sync replicas and never retreats."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_the_low_watermark_is_the_smallest_start_of_all_live_replicas() -> None:
 
 
 def test_the_high_watermark_waits_for_a_joining_follower() -> None:
-    """Or else it could never join while somebody writes all the time."""
+    """Otherwise a follower could never join under constant Produces."""
     core = leader((1, 2), (1,), end=10)
     assert core.follower_fetched(2, 4, 0, now_ms=1) == []
     assert core.appended(12) == [HighWatermarkAdvanced(12)], "it is far behind"

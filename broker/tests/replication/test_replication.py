@@ -1,4 +1,4 @@
-"""Several brokers in one process: what one of them acknowledges, the others have, whoever leads next."""
+"""Replication among the brokers of one process: acknowledged records survive every change of leaders."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ async def test_records_with_acks_all_are_identical_on_all_replicas(trio: Trio, m
 async def test_acks_all_needs_no_time_on_the_clock_of_timeouts(
     tmp_path: Path, connect: Connect, make_batch: Any, release: str
 ) -> None:
-    """Nobody waits for a follower that waits, whatever its Fetch can say: from 4.3 on it tells the high watermark."""
+    """A waiting Fetch of a follower delays no acknowledgement; from 4.3 on the Fetch has the follower's high
+    watermark."""
     trio = Trio(tmp_path, connect, {"odradek.emulate": release})
     await trio.start()
     try:
@@ -98,7 +99,7 @@ async def test_the_latest_offset_never_decreases_at_a_failover(trio: Trio, make_
 
 
 async def test_a_new_leader_returns_offset_not_available(trio: Trio, make_batch: Any) -> None:
-    """The follower has the records, but has not heard that they are committed; another replica still has to tell."""
+    """The new leader has the records but not their high watermark, and waits for a Fetch of another replica."""
     await trio.create([1, 2, 0])
     client = await trio.client(1)
     trio.hold_back(1)
@@ -172,8 +173,8 @@ async def test_a_controlled_shutdown_moves_leaders_first(trio: Trio, make_batch:
     await trio.cluster.start_broker(trio.static(1))
     await trio.until_in_sync(0, 1, 2)
     request = ElectLeadersRequest(0, [ElectLeadersRequest.TopicPartitions("t", [0])])
-    answer = await (await trio.client(0)).ask(request, 2)
-    assert answer.replica_election_results[0].partition_result[0].error_code == 0
+    response = await (await trio.client(0)).ask(request, 2)
+    assert response.replica_election_results[0].partition_result[0].error_code == 0
     assert trio.partition.leader == 1
 
 
@@ -189,8 +190,8 @@ async def test_a_reassignment_moves_replicas_to_another_broker(trio: Trio, make_
         ]
     )
     trio.hold_back(1)
-    answer = await client.ask(request, 1)
-    assert answer.responses[0].partitions[0].error_code == 0
+    response = await client.ask(request, 1)
+    assert response.responses[0].partitions[0].error_code == 0
     (listed,) = (await client.ask(ListPartitionReassignmentsRequest(), 0)).topics
     assert listed.partitions[0].adding_replicas == [0]
     trio.let_go(1)
@@ -250,7 +251,7 @@ async def test_recovery_after_truncation_trusts_no_old_cleaner_checkpoint(trio: 
 
 
 async def after_a_crash(trio: Trio, make_batch: Any, file: str, write_down: Callable[[LogDirectory], None]) -> int:
-    """What a checkpoint, which says 2, says when the broker has given up what is behind 1 and is in sync again."""
+    """Return a checkpoint, which was 2, after the broker has truncated its log to 1 and rejoined the ISR."""
     await trio.create([1, 2])
     client = await trio.client(1)
     await client.produce("t", make_batch(b"a"))
@@ -335,7 +336,7 @@ async def test_an_idle_follower_rejoins_an_isr_that_it_left(trio: Trio) -> None:
     await trio.until(lambda: any(each.privileged and not each.active for each in sessions))
     partition = trio.hosted(1)
     assert partition.leader is not None
-    # The answer to AlterPartition, before the metadata.
+    # The response to AlterPartition arrives before the metadata.
     partition.isr_decided(frozenset({1}), partition.leader.partition_epoch + 1)
     await trio.until(lambda: partition.leader is not None and partition.leader.proposed_isr == {1, 2})
 
@@ -390,9 +391,9 @@ async def test_a_killed_broker_leaves_no_task_behind(trio: Trio, make_batch: Any
 @pytest.mark.parametrize("version", [3, 9, 10, 12])
 async def test_a_produce_to_a_follower_returns_the_leader(trio: Trio, make_batch: Any, version: int) -> None:
     await trio.create([1, 2])
-    answer = await (await trio.client(2)).produce("t", make_batch(b"a"), version=version)
-    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert answer.current_leader.leader_id == (1 if version >= 10 else -1)
+    response = await (await trio.client(2)).produce("t", make_batch(b"a"), version=version)
+    assert response.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert response.current_leader.leader_id == (1 if version >= 10 else -1)
 
 
 async def test_records_are_deleted_when_all_live_replicas_have_deleted_them(trio: Trio, make_batch: Any) -> None:
@@ -469,8 +470,8 @@ async def test_another_leader_epoch_is_refused_by_leader_and_follower(trio: Trio
     await (await trio.client(1)).produce("t", make_batch(b"a"))
     await trio.cluster.kill_broker(1)
     epoch = trio.partition.leader_epoch
-    answer = await (await trio.client(0)).ask(MetadataRequest([MetadataRequest.MetadataRequestTopic(name="t")]), 9)
-    assert (answer.topics[0].partitions[0].leader_id, answer.topics[0].partitions[0].leader_epoch) == (2, epoch)
+    response = await (await trio.client(0)).ask(MetadataRequest([MetadataRequest.MetadataRequestTopic(name="t")]), 9)
+    assert (response.topics[0].partitions[0].leader_id, response.topics[0].partitions[0].leader_epoch) == (2, epoch)
 
     async def errors(broker: int, asked: int) -> set[int]:
         client = await trio.client(broker)
@@ -529,7 +530,7 @@ async def test_a_throttled_replica_catches_up_within_the_quota(
         await client.produce("t", make_batch(b"v" * 10_000))
     await configure(client, TOPIC, "t", {f"{side}.replication.throttled.replicas": f"0:{slow_broker}"})
     await configure(client, BROKER, "", {f"{side}.replication.throttled.rate": "20000"})
-    # One batch at a time, so that there is something to hold up.
+    # One batch per Fetch, so that the quota can delay the next.
     static = {**trio.static(2), "replica.fetch.max.bytes": "1024", "replica.fetch.response.max.bytes": "1024"}
     started_ms = trio.clock.monotonic_ms()
     await trio.cluster.start_broker(static)
@@ -595,8 +596,8 @@ async def test_a_broker_is_drained_onto_a_new_one_during_produces(trio: Trio, ma
         for index in range(count)
     ]
     topic = AlterPartitionReassignmentsRequest.ReassignableTopic("t", partitions)
-    answer = await client.ask(AlterPartitionReassignmentsRequest(topics=[topic]), 1)
-    assert not any(each.error_code for each in answer.responses[0].partitions)
+    response = await client.ask(AlterPartitionReassignmentsRequest(topics=[topic]), 1)
+    assert not any(each.error_code for each in response.responses[0].partitions)
 
     def registered(index: int) -> PartitionRegistration:
         found = trio.cluster.controller.image.partition("t", index)

@@ -1,4 +1,4 @@
-"""The rate of replication over Kafka's windows, and which replicas it holds for."""
+"""Replication quotas: the rate over Kafka's windows, and the throttled replicas."""
 
 from __future__ import annotations
 

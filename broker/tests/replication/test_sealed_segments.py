@@ -1,4 +1,4 @@
-"""What was rolled reaches the disk soon after, and a start after a crash reads the last segment of a log."""
+"""Sealed segments are flushed soon after the roll, and recovery after a crash reads the last segment of a log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 class WatchedDisk(RealDisk):
-    """Counts what is read of each file, and holds syncs of log files at a gate."""
+    """Counts the bytes read of each file, and holds syncs of log files at a gate."""
 
     def __init__(self) -> None:
         super().__init__(sync=False)
@@ -78,7 +78,7 @@ async def produce(client: Any, node: Node, make_batch: Any, index: int = 0) -> N
 
 
 async def roll(client: Any, node: Node, make_batch: Any, times: int, index: int = 0) -> None:
-    """So many sealed segments more, and something in the active one."""
+    """Add `times` sealed segments and a record in the active one."""
     for _ in range(times):
         for _ in range(3):
             await produce(client, node, make_batch, index)
@@ -87,12 +87,12 @@ async def roll(client: Any, node: Node, make_batch: Any, times: int, index: int 
 
 
 def written(data: Path) -> int:
-    """The recovery point of t-0 that a start would believe."""
+    """Return the checkpointed recovery point of t-0."""
     return read_offsets(RealDisk(), str(data / "recovery-point-offset-checkpoint")).get(("t", 0), 0)
 
 
 async def until_written(clock: ManualClock, data: Path, offset: int) -> None:
-    """Time passes until the checkpoint has it."""
+    """Advance the clock until the checkpoint has the offset."""
     async with asyncio.timeout(10):
         while written(data) != offset:
             clock.advance_timeouts(CHECKPOINT_DELAY_MS)

@@ -1,5 +1,5 @@
-"""A disk that fails under a running node: what is decided stays decided, its directory goes offline, who waits for it
-is told. And the loop itself never waits for the platter."""
+"""A disk that fails under a running node: its directory goes offline, waiting requests get an error, decisions of the
+controller hold. And no sync runs on the event loop."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ async def test_a_topic_id_that_cannot_be_written_takes_its_directory_offline(
     disk.fail(errno.ENOSPC, lambda name, path, _: name == "replace_file" and "/two/" in path)
     node = await start_node(disk=disk, log_dirs=directories)
     client = await connect(node)
-    answer = await client.produce("t", make_batch(b"v"), partition=two)
-    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    response = await client.produce("t", make_batch(b"v"), partition=two)
+    assert response.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert (await client.produce("t", make_batch(b"v"), partition=1 - two)).error_code == ErrorCode.NONE
 
 
@@ -134,7 +134,7 @@ async def test_new_logs_are_created_in_healthy_directories(
 
 
 class WatchedDisk(RealDisk):
-    """Which files were forced to the disk, and on which thread."""
+    """Records the synced files and the threads of the syncs."""
 
     def __init__(self) -> None:
         super().__init__(sync=False)
@@ -202,15 +202,15 @@ async def test_a_broker_ends_when_all_directories_have_failed(
     await client.create_topic("t", partitions=2)
     two = next(index for index in (0, 1) if node.broker.partitions.get("t", index).directory.path.endswith("two"))
     disk.fail(errno.EIO, lambda name, path, _: name == "write" and "/two/" in path)
-    answer = await client.produce("t", make_batch(b"v"), partition=two)
-    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    response = await client.produce("t", make_batch(b"v"), partition=two)
+    assert response.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     described = await client.ask(DescribeLogDirsRequest(None), 4)
     assert {Path(each.log_dir).name: each.error_code for each in described.results} == {
         "one": ErrorCode.NONE,
         "two": ErrorCode.KAFKA_STORAGE_ERROR,
     }
     assert not node.cluster.ended.is_set()
-    # Deleting needs nothing of the disk that has failed.
+    # The deletion does not use the failed disk.
     request = DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState("t")], timeout_ms=1000)
     assert (await client.ask(request, 6)).responses[0].error_code == ErrorCode.NONE
     await client.create_topic("t", partitions=2)
@@ -239,5 +239,5 @@ async def test_a_stopped_broker_reports_no_replicas(
     monkeypatch.setattr(node.broker.controller_channel, "submit", submit)
     # Its disk fails while it closes its logs.
     node.broker.assignments_manager.report([node.broker.partitions.get("t", 0)])
-    await asyncio.sleep(0)  # a task that was begun would have asked
+    await asyncio.sleep(0)  # a task would have sent its request by now
     assert asked == []

@@ -1,4 +1,4 @@
-"""The log cleaner in a running broker: when it runs, what it leaves alone, and what comes between."""
+"""The log cleaner in a running broker: its times, its limits, and events during a pass."""
 
 from __future__ import annotations
 
@@ -155,9 +155,9 @@ async def test_consumer_offsets_are_compacted_and_loaded(start_node: Any, connec
     error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     async with asyncio.timeout(10):
         while error:
-            answer = await client.ask(OffsetFetchRequest("g", [topic]), 5)
-            error = answer.error_code
-    assert answer.topics[0].partitions[0].committed_offset == 29
+            response = await client.ask(OffsetFetchRequest("g", [topic]), 5)
+            error = response.error_code
+    assert response.topics[0].partitions[0].committed_offset == 29
 
 
 async def test_a_throttled_pass_ends_when_the_topic_is_deleted(start_node: Any, connect: Any) -> None:
@@ -220,7 +220,7 @@ async def test_all_passes_share_the_throttle() -> None:
         done.append([each.done() for each in passes])
         clock.advance_timeouts(999 if len(done) == 2 else 1000 if len(done) == 1 else 1)
     assert done == [[False, False], [True, False], [True, False], [True, True]]
-    # What was not asked for is not saved up.
+    # Unused rate does not accumulate.
     clock.advance_timeouts(60_000)
     late = asyncio.create_task(throttle.record(1000, 1000.0))
     await asyncio.sleep(0)
@@ -260,8 +260,8 @@ async def test_added_cleaner_threads_work_immediately(start_node: Any, connect: 
     await until(lambda: sum(log.cleaner.in_progress for log in logs) == 1)
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource
     setting = IncrementalAlterConfigsRequest.AlterableConfig("log.cleaner.threads", 0, "2")
-    answer = await client.ask(IncrementalAlterConfigsRequest([resource(4, "", [setting])]), 1)
-    assert answer.responses[0].error_code == ErrorCode.NONE
+    response = await client.ask(IncrementalAlterConfigsRequest([resource(4, "", [setting])]), 1)
+    assert response.responses[0].error_code == ErrorCode.NONE
     clock.advance_timeouts(1000)
     await until(lambda: sum(log.cleaner.in_progress for log in logs) == 2)
 
@@ -346,8 +346,8 @@ async def test_a_failing_disk_during_a_pass_takes_its_directory_offline(
     )
     await node.cluster.clean_logs()
     await until(lambda: [each.offline for each in node.broker.log_directories.all] == [False, True])
-    answer = await client.produce("t", bytes(keyed((b"a", b"v"))), partition=index)
-    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    response = await client.produce("t", bytes(keyed((b"a", b"v"))), partition=index)
+    assert response.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert len(left(log_of(node, index=1 - index))) == 1
 
 
@@ -372,7 +372,7 @@ async def test_a_follower_copies_compacted_records_and_cleans_its_log(tmp_path: 
         await trio.until_in_sync(1, 2)
         leader, follower = trio.hosted(1).log, trio.hosted(2).log
         assert [offset for offset, _, _ in left(leader)] == [11, 13, 15, 17, 18, 19]
-        # What it had copied before is still there.
+        # The records that it copied before are still there.
         assert [offset for offset, _, _ in left(follower)] == [*range(10), 11, 13, 15, 17, 18, 19]
         follower.roll()
         await trio.cluster.clean_logs()

@@ -1,4 +1,4 @@
-"""Retention in a running broker: by time, by size and of deleted records in one look, on schedule and by order."""
+"""Retention in a running broker: by time, by size and by log start offset, at the interval and on demand."""
 
 from __future__ import annotations
 
