@@ -37,9 +37,9 @@ class EarlyCompletion:
     def is_due(self) -> bool:
         """Return whether waiting is pointless or there are enough bytes. Raises STORAGE_ERRORS.
 
-        Kafka's cases: the fetch offset is beyond what the reader may read; it is on an older segment than the end of
-        what the reader may read; or `min_bytes` can be read, up to `partition_max_bytes` of each partition, whether or
-        not they fit into this response."""
+        Kafka's cases: the fetch offset is above the reader's limit; it is on an older segment than that limit; or
+        `min_bytes` can be read, up to `partition_max_bytes` of each partition, even if they do not fit into this
+        response."""
         available = 0
         for wanted, partition, limit in self._read:
             offset = wanted.fetch_offset

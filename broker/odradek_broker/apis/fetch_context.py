@@ -1,4 +1,4 @@
-"""The partitions that a Fetch asks for, with its incremental session if it has one, and the response to it.
+"""The partitions of a Fetch, with its incremental session if it has one, and the response to it.
 
 Kafka's FetchContext. Owns finding, creating and closing the session of a request, and which partitions the response
 mentions. The rules of sessions are in `replication.core.fetch_session`.

@@ -90,8 +90,8 @@ class PartitionReader:
             self._early.add(wanted, partition, wanted.fetch_offset)
 
     def read(self, wanted: FetchedPartition, room: int, min_one: bool) -> PartitionData:
-        """Return the partition's part of the response. Errors complete the Fetch, save those of
-        `_was_refused_before`."""
+        """Return the partition's part of the response. Errors complete the Fetch, except for those for which
+        `_was_refused_before` is true."""
         ctx = self._ctx
         partition = self._context.find(wanted.topic, wanted.index)  # type: ignore[arg-type]  # a name or an id
         if partition is None:

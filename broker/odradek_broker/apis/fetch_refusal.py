@@ -30,7 +30,7 @@ BEFORE_READING = frozenset(
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     }
 )
-"""Errors found before the log is read: Kafka answers them with an empty list of aborted transactions, others with
+"""Errors found before the log is read: for these, Kafka returns an empty list of aborted transactions, for others
 null."""
 
 

@@ -131,7 +131,7 @@ def _streams_group_describe(request: StreamsGroupDescribeRequest) -> StreamsGrou
 
 
 def _by_topic(request: Any, row: Callable[..., ResponseT], cell: Callable[..., object]) -> list[ResponseT]:
-    """The requests about the state of share groups name topics by id, with partitions; so do their answers."""
+    """Return a row for each topic, with a cell for each partition, as the responses about share groups' state have."""
     return [row(topic.topic_id, [cell(each.partition) for each in topic.partitions]) for topic in request.topics]
 
 

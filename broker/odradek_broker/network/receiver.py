@@ -235,10 +235,9 @@ class Receiver(asyncio.BufferedProtocol):
         return None
 
     def _wait_for_room(self, view: memoryview, start: int, end: int, size: int) -> None:
-        """The handler of the request at `start` would need `size` bytes beside those received: keep it, and try again
-        when they are there."""
+        """Keep the request at `start`, and dispatch it again when the budget has `size` bytes more for its handler."""
         if self._buffer is None:
-            # Not by `_keep`, which would queue it behind all who wait for room: it has bytes in hand as they have.
+            # Not `_keep`: it waits for memory, behind the connections that wait for room, which hold bytes, too.
             self._buffer = self._buffers.hold(view[start:end])
             self._filled = end - start
         else:
@@ -252,5 +251,5 @@ class Receiver(asyncio.BufferedProtocol):
 
     def _starve(self, arrived: memoryview) -> None:
         self.pause()
-        self.starved = True  # not `busy`: a request in flight may end meanwhile, and what is kept comes after it
+        self.starved = True  # not `busy`: a request in progress may end meanwhile, and the kept bytes come after it
         self._connection.starved(arrived)
