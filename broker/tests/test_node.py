@@ -300,7 +300,7 @@ for late in (*coordinators, "apis.produce", "apis.join_group", "metrics", "netwo
 
 def test_every_api_can_return_an_error_of_the_whole_request() -> None:
     for api in TABLE.values():
-        assert api.failed is not None or "error_code" in api.response.__slots__
+        assert api.error_response is not None or "error_code" in api.response.__slots__
 
 
 # -- listeners --------------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def _handle_batch(
     ctx: Context, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
     if not ctx.may_cluster(Operation.CLUSTER_ACTION):
-        return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return error_response(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     # All records are appended before the first one is replicated. The response waits for the slowest transaction, but
     # none of them waits for the markers of a previous transaction.
     errors_by_id = [(each.transactional_id, _handle_transaction(ctx, each)) for each in request.transactions]
@@ -123,11 +123,11 @@ def _batch_response(errors_by_id: Iterable[tuple[str, PartitionErrors]]) -> AddP
     )
 
 
-def failed(ctx: Context, request: AddPartitionsToTxnRequest, error: ErrorCode) -> AddPartitionsToTxnResponse:
+def error_response(ctx: Context, request: AddPartitionsToTxnRequest, error: ErrorCode) -> AddPartitionsToTxnResponse:
     if ctx.api_version >= FIRST_VERSION_OF_BROKERS:
         return AddPartitionsToTxnResponse(error_code=error)
     partitions = [(topic.name, index) for topic in request.v3_and_below_topics for index in topic.partitions]
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(dict.fromkeys(partitions, error)))
 
 
-API = Api(AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, handle, failed=failed)
+API = Api(AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, handle, error_response=error_response)

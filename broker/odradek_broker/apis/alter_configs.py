@@ -25,7 +25,7 @@ async def handle(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResp
     return response
 
 
-def failed(ctx: Context, request: AlterConfigsRequest, error: ErrorCode) -> AlterConfigsResponse:
+def error_response(ctx: Context, request: AlterConfigsRequest, error: ErrorCode) -> AlterConfigsResponse:
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(error, None, each.resource_type, each.resource_name)
@@ -38,6 +38,6 @@ API = Api(
     AlterConfigsRequest,
     AlterConfigsResponse,
     handle,
-    failed=failed,
+    error_response=error_response,
     slices=Slices("resources", "responses", elements=10),
 )

@@ -20,14 +20,14 @@ from odradek_wire.messages.alter_partition_reassignments import (
 
 async def handle(ctx: Context, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
     if not ctx.may_cluster(Operation.ALTER):
-        return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return error_response(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if ctx.expired(request.timeout_ms) and request.topics:
-        return failed(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
+        return error_response(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
     response: AlterPartitionReassignmentsResponse = await ctx.broker.controller_channel.submit(request, ctx.principal)
     return response
 
 
-def failed(
+def error_response(
     ctx: Context, request: AlterPartitionReassignmentsRequest, error: ErrorCode
 ) -> AlterPartitionReassignmentsResponse:
     return AlterPartitionReassignmentsResponse(
@@ -48,4 +48,6 @@ def failed(
     )
 
 
-API = Api(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, handle, failed=failed)
+API = Api(
+    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, handle, error_response=error_response
+)

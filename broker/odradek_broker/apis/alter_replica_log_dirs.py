@@ -23,7 +23,7 @@ FUTURE_NAME = "{}-{}.00000000000000000000000000000000-future"
 
 def handle(ctx: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     if not ctx.may_cluster(Operation.ALTER):
-        return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return error_response(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     known = {os.path.abspath(each.path): each for each in ctx.broker.log_directories.all}
     return _response(
         {
@@ -66,10 +66,10 @@ def _response(errors: dict[tuple[str, int], ErrorCode]) -> AlterReplicaLogDirsRe
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 
-def failed(ctx: Context, request: AlterReplicaLogDirsRequest, error: ErrorCode) -> AlterReplicaLogDirsResponse:
+def error_response(ctx: Context, request: AlterReplicaLogDirsRequest, error: ErrorCode) -> AlterReplicaLogDirsResponse:
     return _response(
         {(topic.name, index): error for wanted in request.dirs for topic in wanted.topics for index in topic.partitions}
     )
 
 
-API = Api(AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse, handle, failed=failed)
+API = Api(AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse, handle, error_response=error_response)

@@ -31,7 +31,7 @@ class Api(Generic[Request, Response]):
     request: type[Request]
     response: type[Response]
     handle: Callable[[Context, Any], Response | Awaitable[Response] | Sliced | None]
-    failed: Callable[[Context, Any, ErrorCode], Response | None] | None = None
+    error_response: Callable[[Context, Any, ErrorCode], Response | None] | None = None
     """Makes the response for an error of the whole request (an unexpected exception, a fault). None: the response's
     top-level `error_code` has the error; without such a field the connection closes."""
     slices: Divider | None = None

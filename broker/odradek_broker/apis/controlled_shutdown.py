@@ -22,10 +22,10 @@ async def handle(ctx: Context, request: ControlledShutdownRequest) -> Controlled
     return response
 
 
-def failed(ctx: Context, request: ControlledShutdownRequest, error: ErrorCode) -> ControlledShutdownResponse:
+def error_response(ctx: Context, request: ControlledShutdownRequest, error: ErrorCode) -> ControlledShutdownResponse:
     """Return an error response. Kafka uses STALE_CONTROLLER_EPOCH here, which is older than NOT_CONTROLLER."""
     elsewhere = error is ErrorCode.NOT_CONTROLLER
     return ControlledShutdownResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH if elsewhere else error)
 
 
-API = Api(ControlledShutdownRequest, ControlledShutdownResponse, handle, failed=failed)
+API = Api(ControlledShutdownRequest, ControlledShutdownResponse, handle, error_response=error_response)

@@ -18,15 +18,15 @@ NO_AUTHORIZER = "No Authorizer is configured."
 
 def handle(ctx: Context, request: CreateAclsRequest) -> CreateAclsResponse:
     if not ctx.may_cluster(Operation.ALTER):
-        return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    return failed(ctx, request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+        return error_response(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return error_response(ctx, request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
 
 
-def failed(
+def error_response(
     ctx: Context, request: CreateAclsRequest, error: ErrorCode, message: str | None = None
 ) -> CreateAclsResponse:
     row = CreateAclsResponse.AclCreationResult
     return CreateAclsResponse(results=[row(error, message) for _ in request.creations])
 
 
-API = Api(CreateAclsRequest, CreateAclsResponse, handle, failed=failed)
+API = Api(CreateAclsRequest, CreateAclsResponse, handle, error_response=error_response)

@@ -26,7 +26,7 @@ async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartit
     if ctx.expired(request.timeout_ms):
         times = Counter(topic.name for topic in request.topics)
         if any(times[topic.name] == 1 for topic in allowed):
-            return failed(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
+            return error_response(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
     submitted = CreatePartitionsRequest(allowed, request.timeout_ms, request.validate_only)
     response: CreatePartitionsResponse = await ctx.broker.controller_channel.submit(submitted, ctx.principal)
     response.results += [
@@ -37,7 +37,7 @@ async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartit
     return response
 
 
-def failed(ctx: Context, request: CreatePartitionsRequest, error: ErrorCode) -> CreatePartitionsResponse:
+def error_response(ctx: Context, request: CreatePartitionsRequest, error: ErrorCode) -> CreatePartitionsResponse:
     return CreatePartitionsResponse(
         results=[CreatePartitionsTopicResult(topic.name, error, None) for topic in request.topics]
     )
@@ -47,6 +47,6 @@ API = Api(
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     handle,
-    failed=failed,
+    error_response=error_response,
     slices=Slices("topics", "results", elements=10),
 )

@@ -30,7 +30,7 @@ async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResp
     if ctx.expired(request.timeout_ms):
         times = Counter(topic.name for topic in request.topics)
         if any(times[topic.name] == 1 and topic.name != METADATA_TOPIC for topic in allowed):
-            return failed(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
+            return error_response(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
     if may_create_all:
         return await _submit(ctx, request)
     refused = [
@@ -50,12 +50,16 @@ async def _submit(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsRes
     return response
 
 
-def failed(ctx: Context, request: CreateTopicsRequest, error: ErrorCode) -> CreateTopicsResponse:
+def error_response(ctx: Context, request: CreateTopicsRequest, error: ErrorCode) -> CreateTopicsResponse:
     return CreateTopicsResponse(
         topics=[CreatableTopicResult(name=topic.name, error_code=error) for topic in request.topics]
     )
 
 
 API = Api(
-    CreateTopicsRequest, CreateTopicsResponse, handle, failed=failed, slices=Slices("topics", "topics", elements=10)
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    handle,
+    error_response=error_response,
+    slices=Slices("topics", "topics", elements=10),
 )

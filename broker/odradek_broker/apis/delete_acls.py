@@ -18,15 +18,15 @@ NO_AUTHORIZER = "No Authorizer is configured."
 
 def handle(ctx: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
     if not ctx.may_cluster(Operation.ALTER):
-        return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    return failed(ctx, request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+        return error_response(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return error_response(ctx, request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
 
 
-def failed(
+def error_response(
     ctx: Context, request: DeleteAclsRequest, error: ErrorCode, message: str | None = None
 ) -> DeleteAclsResponse:
     row = DeleteAclsResponse.DeleteAclsFilterResult
     return DeleteAclsResponse(filter_results=[row(error, message) for _ in request.filters])
 
 
-API = Api(DeleteAclsRequest, DeleteAclsResponse, handle, failed=failed)
+API = Api(DeleteAclsRequest, DeleteAclsResponse, handle, error_response=error_response)

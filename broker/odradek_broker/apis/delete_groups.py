@@ -35,7 +35,7 @@ async def _await_deletions(deletions: list[Deferred[Result]], refusals: list[Res
     return DeleteGroupsResponse(results=[await deletion for deletion in deletions] + refusals)
 
 
-def failed(ctx: Context, request: DeleteGroupsRequest, error: ErrorCode) -> DeleteGroupsResponse:
+def error_response(ctx: Context, request: DeleteGroupsRequest, error: ErrorCode) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(results=[Result(group_id=name, error_code=error) for name in request.groups_names])
 
 
@@ -43,6 +43,6 @@ API = Api(
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     handle,
-    failed=failed,
+    error_response=error_response,
     slices=Slices("groups_names", "results", elements=100),
 )

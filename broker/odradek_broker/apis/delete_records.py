@@ -119,7 +119,7 @@ def _low_watermark(ctx: Context, partition: Partition) -> int:
     return partition.leader.low_watermark(partition.log_start_offset, is_alive)
 
 
-def failed(ctx: Context, request: DeleteRecordsRequest, error: ErrorCode) -> DeleteRecordsResponse:
+def error_response(ctx: Context, request: DeleteRecordsRequest, error: ErrorCode) -> DeleteRecordsResponse:
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsResponse.DeleteRecordsTopicResult(
@@ -138,6 +138,6 @@ API = Api(
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     handle,
-    failed=failed,
+    error_response=error_response,
     slices=Slices("topics", "topics", inner=("partitions", "partitions")),
 )

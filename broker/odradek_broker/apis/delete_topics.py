@@ -29,7 +29,7 @@ async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResp
     if ctx.expired(request.timeout_ms) and ctx.broker.config.boolean("delete.topic.enable"):
         times = Counter((state.name, state.topic_id) for state in states)
         if any(times[state.name, state.topic_id] == 1 and _is_named(state) for state in allowed):
-            return failed(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
+            return error_response(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
     submitted = DeleteTopicsRequest(topics=allowed, timeout_ms=request.timeout_ms)
     response: DeleteTopicsResponse = await ctx.broker.controller_channel.submit(submitted, ctx.principal)
     response.responses += [
@@ -55,7 +55,7 @@ def _refusal(ctx: Context, state: DeleteTopicState) -> ErrorCode | None:
     return None if ctx.may_topic(Operation.DELETE, name) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def failed(ctx: Context, request: DeleteTopicsRequest, error: ErrorCode) -> DeleteTopicsResponse:
+def error_response(ctx: Context, request: DeleteTopicsRequest, error: ErrorCode) -> DeleteTopicsResponse:
     states = [*request.topics, *(DeleteTopicState(name, ZERO_UUID) for name in request.topic_names)]
     return DeleteTopicsResponse(
         responses=[DeletableTopicResult(state.name, state.topic_id, error, None) for state in states]
@@ -66,6 +66,6 @@ API = Api(
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     handle,
-    failed=failed,
+    error_response=error_response,
     slices=Slices("topics", "responses", elements=10, in_old_versions="topic_names"),
 )

@@ -207,7 +207,7 @@ def _shown(
     )
 
 
-def failed(ctx: Context, request: DescribeConfigsRequest, error: ErrorCode) -> DescribeConfigsResponse:
+def error_response(ctx: Context, request: DescribeConfigsRequest, error: ErrorCode) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
         results=[
             DescribeConfigsResult(
@@ -222,6 +222,6 @@ API = Api(
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     handle,
-    failed=failed,
+    error_response=error_response,
     slices=Slices("resources", "results", elements=100),
 )

@@ -31,7 +31,7 @@ def handle(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroupsRespon
     return DescribeGroupsResponse(groups=refused + described)
 
 
-def failed(ctx: Context, request: DescribeGroupsRequest, error: ErrorCode) -> DescribeGroupsResponse:
+def error_response(ctx: Context, request: DescribeGroupsRequest, error: ErrorCode) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(groups=[Described(group_id=name, error_code=error) for name in request.groups])
 
 
@@ -48,4 +48,10 @@ def _describe(ctx: Context, request: DescribeGroupsRequest, group_id: str) -> De
     return group
 
 
-API = Api(DescribeGroupsRequest, DescribeGroupsResponse, handle, failed=failed, slices=Slices("groups", "groups"))
+API = Api(
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    handle,
+    error_response=error_response,
+    slices=Slices("groups", "groups"),
+)

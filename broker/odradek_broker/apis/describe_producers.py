@@ -62,7 +62,7 @@ def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
     )
 
 
-def failed(ctx: Context, request: DescribeProducersRequest, error: ErrorCode) -> DescribeProducersResponse:
+def error_response(ctx: Context, request: DescribeProducersRequest, error: ErrorCode) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         topics=[
             DescribeProducersResponse.TopicResponse(
@@ -77,6 +77,6 @@ API = Api(
     DescribeProducersRequest,
     DescribeProducersResponse,
     handle,
-    failed=failed,
+    error_response=error_response,
     slices=Slices("topics", "topics", inner=("partition_indexes", "partitions")),
 )

@@ -106,8 +106,10 @@ def _all(request: DescribeTopicPartitionsRequest, error: ErrorCode) -> DescribeT
     )
 
 
-def failed(ctx: Context, request: DescribeTopicPartitionsRequest, error: ErrorCode) -> DescribeTopicPartitionsResponse:
+def error_response(
+    ctx: Context, request: DescribeTopicPartitionsRequest, error: ErrorCode
+) -> DescribeTopicPartitionsResponse:
     return _all(request, error)
 
 
-API = Api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, handle, failed=failed)
+API = Api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, handle, error_response=error_response)

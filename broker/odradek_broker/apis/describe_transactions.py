@@ -29,7 +29,9 @@ def _describe(ctx: Context, transactional_id: str) -> State:
     return state
 
 
-def failed(ctx: Context, request: DescribeTransactionsRequest, error: ErrorCode) -> DescribeTransactionsResponse:
+def error_response(
+    ctx: Context, request: DescribeTransactionsRequest, error: ErrorCode
+) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
         transaction_states=[State(transactional_id=each, error_code=error) for each in request.transactional_ids]
     )
@@ -39,6 +41,6 @@ API = Api(
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     handle,
-    failed=failed,
+    error_response=error_response,
     slices=Slices("transactional_ids", "transaction_states"),
 )

@@ -17,14 +17,14 @@ from odradek_wire.messages.elect_leaders import ElectLeadersRequest, ElectLeader
 
 async def handle(ctx: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
     if not ctx.may_cluster(Operation.ALTER):
-        return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return error_response(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if ctx.expired(request.timeout_ms) and request.topic_partitions != []:
-        return failed(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
+        return error_response(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
     response: ElectLeadersResponse = await ctx.broker.controller_channel.submit(request, ctx.principal)
     return response
 
 
-def failed(ctx: Context, request: ElectLeadersRequest, error: ErrorCode) -> ElectLeadersResponse:
+def error_response(ctx: Context, request: ElectLeadersRequest, error: ErrorCode) -> ElectLeadersResponse:
     """Return a response with the error in every partition, and from version 1 also for the whole request."""
     return ElectLeadersResponse(
         error_code=error if ctx.api_version >= 1 else ErrorCode.NONE,
@@ -38,4 +38,4 @@ def failed(ctx: Context, request: ElectLeadersRequest, error: ErrorCode) -> Elec
     )
 
 
-API = Api(ElectLeadersRequest, ElectLeadersResponse, handle, failed=failed)
+API = Api(ElectLeadersRequest, ElectLeadersResponse, handle, error_response=error_response)

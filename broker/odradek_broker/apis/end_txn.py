@@ -19,12 +19,12 @@ from odradek_wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 def handle(ctx: Context, request: EndTxnRequest) -> EndTxnResponse | Awaitable[EndTxnResponse]:
     if not ctx.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
-        return failed(ctx, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return error_response(ctx, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     return ctx.broker.transaction_coordinator.end_txn(request, ctx.api_version)
 
 
-def failed(ctx: Context, request: EndTxnRequest, error: ErrorCode) -> EndTxnResponse:
+def error_response(ctx: Context, request: EndTxnRequest, error: ErrorCode) -> EndTxnResponse:
     return EndTxnResponse(error_code=error, producer_epoch=-1)
 
 
-API = Api(EndTxnRequest, EndTxnResponse, handle, failed=failed)
+API = Api(EndTxnRequest, EndTxnResponse, handle, error_response=error_response)

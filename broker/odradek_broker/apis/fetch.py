@@ -57,7 +57,7 @@ async def _handle_long(ctx: Context, request: FetchRequest, fetch: DelayedFetch)
                 deadline_ms = ctx.now_ms
 
 
-def failed(ctx: Context, request: FetchRequest, error: ErrorCode) -> FetchResponse:
+def error_response(ctx: Context, request: FetchRequest, error: ErrorCode) -> FetchResponse:
     """Return a response with the error in every partition, and from version 7 also for the whole request. From version
     13 it has no partitions (Kafka's FetchRequest.getErrorResponse)."""
     response = FetchResponse(error_code=error, session_id=request.session_id)
@@ -78,4 +78,4 @@ def failed(ctx: Context, request: FetchRequest, error: ErrorCode) -> FetchRespon
     return response
 
 
-API = Api(FetchRequest, FetchResponse, handle, failed=failed, elements_part=4)
+API = Api(FetchRequest, FetchResponse, handle, error_response=error_response, elements_part=4)

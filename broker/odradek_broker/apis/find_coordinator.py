@@ -128,7 +128,7 @@ def _message(error: ErrorCode) -> str:
     return MESSAGES[error]
 
 
-def failed(ctx: Context, request: FindCoordinatorRequest, error: ErrorCode) -> FindCoordinatorResponse:
+def error_response(ctx: Context, request: FindCoordinatorRequest, error: ErrorCode) -> FindCoordinatorResponse:
     if ctx.api_version < BATCH_FROM:
         return FindCoordinatorResponse(error_code=error, error_message=error.name, node_id=-1, host="", port=-1)
     return FindCoordinatorResponse(
@@ -145,6 +145,6 @@ API = Api(
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     handle,
-    failed=failed,
+    error_response=error_response,
     slices=Slices("coordinator_keys", "coordinators"),
 )

@@ -28,7 +28,9 @@ async def handle(ctx: Context, request: IncrementalAlterConfigsRequest) -> Incre
     return response
 
 
-def failed(ctx: Context, request: IncrementalAlterConfigsRequest, error: ErrorCode) -> IncrementalAlterConfigsResponse:
+def error_response(
+    ctx: Context, request: IncrementalAlterConfigsRequest, error: ErrorCode
+) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(error, None, each.resource_type, each.resource_name)
@@ -41,6 +43,6 @@ API = Api(
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
     handle,
-    failed=failed,
+    error_response=error_response,
     slices=Slices("resources", "responses", elements=10),
 )

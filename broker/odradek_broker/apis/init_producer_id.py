@@ -22,11 +22,11 @@ def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdRespon
     transactional_id = request.transactional_id
     if transactional_id is not None:
         if not ctx.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
-            return failed(ctx, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            return error_response(ctx, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     elif not ctx.may_cluster(Operation.IDEMPOTENT_WRITE):
-        return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return error_response(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if (request.producer_id == -1) != (request.producer_epoch == -1):
-        return failed(ctx, request, ErrorCode.INVALID_REQUEST)
+        return error_response(ctx, request, ErrorCode.INVALID_REQUEST)
     if transactional_id is not None:
         return ctx.broker.transaction_coordinator.init_producer_id(request, ctx.api_version)
     producer_id = ctx.broker.producer_ids.next_of_block()
@@ -40,11 +40,11 @@ async def _after_allocation(ctx: Context, request: InitProducerIdRequest) -> Ini
         return InitProducerIdResponse(producer_id=await ctx.broker.producer_ids.next(), producer_epoch=0)
     except NoProducerIdsError:
         # A retriable error, as in Kafka.
-        return failed(ctx, request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return error_response(ctx, request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
-def failed(ctx: Context, request: InitProducerIdRequest, error: ErrorCode) -> InitProducerIdResponse:
+def error_response(ctx: Context, request: InitProducerIdRequest, error: ErrorCode) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=error, producer_epoch=-1)
 
 
-API = Api(InitProducerIdRequest, InitProducerIdResponse, handle, failed=failed)
+API = Api(InitProducerIdRequest, InitProducerIdResponse, handle, error_response=error_response)

@@ -24,7 +24,7 @@ NULL_PROTOCOL_NAME_FROM = 7
 
 def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse | Deferred[JoinGroupResponse]:
     if not ctx.may_group(Operation.READ, request.group_id):
-        return failed(ctx, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return error_response(ctx, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     response = ctx.broker.group_coordinator.handle(
         JOIN_GROUP, request, group_client(ctx, new_member=not request.member_id)
     )
@@ -35,7 +35,7 @@ def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse | Defer
     return response.map(lambda joined: _for_version(joined, ctx.api_version))
 
 
-def failed(ctx: Context, request: JoinGroupRequest, error: ErrorCode) -> JoinGroupResponse:
+def error_response(ctx: Context, request: JoinGroupRequest, error: ErrorCode) -> JoinGroupResponse:
     return _for_version(join_error(error), ctx.api_version)
 
 
@@ -45,4 +45,4 @@ def _for_version(response: JoinGroupResponse, version: int) -> JoinGroupResponse
     return response
 
 
-API = Api(JoinGroupRequest, JoinGroupResponse, handle, failed=failed)
+API = Api(JoinGroupRequest, JoinGroupResponse, handle, error_response=error_response)

@@ -150,7 +150,7 @@ def _error(ctx: Context, wanted: ListOffsetsPartition, error: ErrorCode) -> List
     return ListOffsetsPartitionResponse(wanted.partition_index, error)
 
 
-def failed(ctx: Context, request: ListOffsetsRequest, error: ErrorCode) -> ListOffsetsResponse:
+def error_response(ctx: Context, request: ListOffsetsRequest, error: ErrorCode) -> ListOffsetsResponse:
     return ListOffsetsResponse(
         topics=[
             ListOffsetsResponse.ListOffsetsTopicResponse(
@@ -165,6 +165,6 @@ API = Api(
     ListOffsetsRequest,
     ListOffsetsResponse,
     handle,
-    failed=failed,
+    error_response=error_response,
     slices=Slices("topics", "topics", inner=("partitions", "partitions")),
 )

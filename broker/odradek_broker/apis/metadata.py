@@ -70,7 +70,7 @@ def _handle(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaita
         return _response(ctx, request, names, []) if len(names) <= SLICE else Sliced(_describe(ctx, request, names))
     # The schema has ids from version 10, Kafka's brokers look them up from 12 (KIP-516).
     if ctx.api_version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in topics):
-        return failed(ctx, request, ErrorCode.INVALID_REQUEST)
+        return error_response(ctx, request, ErrorCode.INVALID_REQUEST)
     by_id, names, refused = _resolve(ctx, topics)
     missing = [name for name in names if name not in ctx.broker.image.topics]
     if missing and request.allow_auto_topic_creation and ctx.broker.config.auto_create_topics:
@@ -212,7 +212,7 @@ def _partitions(ctx: Context, topic: TopicImage) -> list[MetadataResponse.Metada
     return found
 
 
-def failed(ctx: Context, request: MetadataRequest, error: ErrorCode) -> MetadataResponse:
+def error_response(ctx: Context, request: MetadataRequest, error: ErrorCode) -> MetadataResponse:
     """Return a response with the error in every topic, and from version 13 also for the whole request."""
     return MetadataResponse(
         topics=[
@@ -232,6 +232,6 @@ API = Api(
     MetadataRequest,
     MetadataResponse,
     handle,
-    failed=failed,
+    error_response=error_response,
     slices=Slices("topics", "topics", elements=SLICE),
 )

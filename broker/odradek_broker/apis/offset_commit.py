@@ -28,8 +28,8 @@ PartitionResponse = OffsetCommitResponse.OffsetCommitResponsePartition
 
 def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     if not ctx.may_group(Operation.READ, request.group_id):
-        return failed(ctx, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    unsupported = failed(ctx, request, ErrorCode.UNSUPPORTED_VERSION) if ctx.api_version == 0 else None
+        return error_response(ctx, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    unsupported = error_response(ctx, request, ErrorCode.UNSUPPORTED_VERSION) if ctx.api_version == 0 else None
     refused: list[TopicResponse] = []
     accepted: list[Topic] = []
     for topic in request.topics:
@@ -66,7 +66,7 @@ async def _commit_version_zero(
     return _merged(refused, request, OffsetCommitResponse(topics=responses))
 
 
-def failed(ctx: Context, request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+def error_response(ctx: Context, request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
     """Return the same error for every partition: the response has no error of the whole request."""
     return OffsetCommitResponse(topics=[_refused(topic, error) for topic in request.topics])
 
@@ -121,6 +121,6 @@ API = Api(
     OffsetCommitRequest,
     OffsetCommitResponse,
     handle,
-    failed=failed,
+    error_response=error_response,
     slices=Slices("topics", "topics", inner=("partitions", "partitions")),
 )

@@ -36,7 +36,7 @@ def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | A
     if ctx.api_version == 0:
         offsets = ctx.broker.version_zero_offsets
         if offsets is None:
-            return failed(ctx, request, ErrorCode.UNSUPPORTED_VERSION)
+            return error_response(ctx, request, ErrorCode.UNSUPPORTED_VERSION)
         return _fetch_version_zero(ctx, offsets, request)
     group_responses: list[GroupResponse] = []
     for group in _groups(ctx, request):
@@ -53,7 +53,7 @@ async def _fetch_version_zero(
 ) -> OffsetFetchResponse:
     """Fetch one offset after the other, each from a znode of its own."""
     if not ctx.may_group(Operation.DESCRIBE, request.group_id):
-        return failed(ctx, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return error_response(ctx, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     (group,) = _groups(ctx, request)
     refused = _check_topics(ctx, group)
     group_response = GroupResponse(group_id=group.group_id, topics=[])
@@ -82,7 +82,7 @@ async def _handle_deferred(ctx: Context, request: OffsetFetchRequest) -> OffsetF
     return _response(ctx, request, group_responses)
 
 
-def failed(ctx: Context, request: OffsetFetchRequest, error: ErrorCode) -> OffsetFetchResponse:
+def error_response(ctx: Context, request: OffsetFetchRequest, error: ErrorCode) -> OffsetFetchResponse:
     group_responses = [GroupResponse(group_id=group.group_id, error_code=error) for group in _groups(ctx, request)]
     return _response(ctx, request, group_responses)
 
@@ -207,6 +207,6 @@ API = Api(
     OffsetFetchRequest,
     OffsetFetchResponse,
     handle,
-    failed=failed,
+    error_response=error_response,
     slices=_Divider(),
 )

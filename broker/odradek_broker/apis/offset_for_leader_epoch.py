@@ -45,7 +45,9 @@ def _end_offset(ctx: Context, topic: str, wanted: OffsetForLeaderPartition) -> E
     return EpochEndOffset(ErrorCode.NONE, wanted.partition, epoch, end_offset)
 
 
-def failed(ctx: Context, request: OffsetForLeaderEpochRequest, error: ErrorCode) -> OffsetForLeaderEpochResponse:
+def error_response(
+    ctx: Context, request: OffsetForLeaderEpochRequest, error: ErrorCode
+) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
@@ -60,6 +62,6 @@ API = Api(
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     handle,
-    failed=failed,
+    error_response=error_response,
     slices=Slices("topics", "topics", inner=("partitions", "partitions")),
 )

@@ -15,7 +15,7 @@ from __future__ import annotations
 from odradek_broker.apis import produce_transactional
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
-from odradek_broker.apis.produce_append import append, failed
+from odradek_broker.apis.produce_append import append, error_response
 from odradek_broker.apis.produce_fast_path import fast_path
 from odradek_broker.apis.produce_transactional import is_transactional
 from odradek_broker.apis.slices import Slices
@@ -33,7 +33,7 @@ API = Api(
     ProduceRequest,
     ProduceResponse,
     handle,
-    failed=failed,
+    error_response=error_response,
     fast_path=fast_path,
     slices=Slices(
         "topic_data",

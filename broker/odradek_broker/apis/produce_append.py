@@ -106,7 +106,7 @@ def append(
     """`verification` has the guards and errors of transactional batches, if there are any."""
     acks = request.acks
     if acks not in (ACKS_ALL, 1, 0):
-        return failed(ctx, request, ErrorCode.INVALID_REQUIRED_ACKS)
+        return error_response(ctx, request, ErrorCode.INVALID_REQUIRED_ACKS)
     version = ctx.api_version
     broker = ctx.broker
     partitions = broker.partitions
@@ -354,7 +354,7 @@ def _add_endpoints(ctx: Context, response: ProduceResponse) -> None:
             )
 
 
-def failed(
+def error_response(
     ctx: Context, request: ProduceRequest, error: ErrorCode, message: str | None = None
 ) -> ProduceResponse | None:
     if request.acks == 0:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from odradek_broker.apis.produce_append import (
     FIRST_VERSION_WITH_IDS,
     append,
-    failed,
+    error_response,
     is_one_batch,
 )
 from odradek_broker.deferred import Deferred
@@ -90,7 +90,7 @@ def _refuse(ctx: Context, request: ProduceRequest, error: ErrorCode, message: st
     """Refuse the whole request."""
     if request.acks == 0:
         ctx.connection.close()
-    return failed(ctx, request, error, message)
+    return error_response(ctx, request, error, message)
 
 
 def _batches(ctx: Context, request: ProduceRequest) -> list[TransactionalBatch]:

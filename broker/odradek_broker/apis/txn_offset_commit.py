@@ -30,9 +30,9 @@ def handle(
     ctx: Context, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     if not ctx.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
-        return failed(ctx, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return error_response(ctx, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not ctx.may_group(Operation.READ, request.group_id):
-        return failed(ctx, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return error_response(ctx, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     refused: list[TopicResponse] = []
     accepted: list[Topic] = []
     for topic in request.topics:
@@ -46,7 +46,7 @@ def handle(
     return outcome.map(lambda committed: _merged(ctx, refused, request, committed))
 
 
-def failed(ctx: Context, request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
+def error_response(ctx: Context, request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
     """Return the same error for every partition: the response has no error of the whole request."""
     return TxnOffsetCommitResponse(topics=[_refused(topic, error) for topic in request.topics])
 
@@ -100,6 +100,6 @@ API = Api(
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     handle,
-    failed=failed,
+    error_response=error_response,
     slices=Slices("topics", "topics", inner=("partitions", "partitions")),
 )

@@ -3,7 +3,7 @@
 A client that has seen such an API in ApiVersions uses it. It understands UNSUPPORTED_VERSION in every error field of
 the response, but would retry forever after a closed connection. Owns the shape of these responses, which is that of
 `getErrorResponse` of Kafka's requests: the error of the whole request, and a row for each row of the request where
-Kafka has one. When an API becomes served, its module takes the shape over as `failed`.
+Kafka has one. When an API becomes served, its module takes the shape over as `error_response`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def api(key: ApiKey) -> Api[Any, Any]:
             ctx.connection.warn(event, ctx)
         return refuse(ctx, request, ErrorCode.UNSUPPORTED_VERSION, f"Odradek does not serve {info.name} yet")
 
-    return Api(request_class, response_class, handle, failed=refuse)
+    return Api(request_class, response_class, handle, error_response=refuse)
 
 
 def _fill(struct: StructType, row: Any, version: int, error: ErrorCode, message: str | None) -> None:

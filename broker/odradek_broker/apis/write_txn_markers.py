@@ -35,7 +35,7 @@ Replication = tuple[PartitionErrors, TopicPartition, Deferred[ErrorCode]]
 
 async def handle(ctx: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     if not ctx.may_cluster(Operation.ALTER) and not ctx.may_cluster(Operation.CLUSTER_ACTION):
-        return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return error_response(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     by_producer: dict[int, PartitionErrors] = {}
     replicating: list[Replication] = []
     for marker in request.markers:
@@ -120,11 +120,11 @@ def _response(by_producer: dict[int, PartitionErrors]) -> WriteTxnMarkersRespons
     return response
 
 
-def failed(ctx: Context, request: WriteTxnMarkersRequest, error: ErrorCode) -> WriteTxnMarkersResponse:
+def error_response(ctx: Context, request: WriteTxnMarkersRequest, error: ErrorCode) -> WriteTxnMarkersResponse:
     by_producer: dict[int, PartitionErrors] = {}
     for marker in request.markers:
         by_producer.setdefault(marker.producer_id, {}).update(dict.fromkeys(_partitions(marker), error))
     return _response(by_producer)
 
 
-API = Api(WriteTxnMarkersRequest, WriteTxnMarkersResponse, handle, failed=failed)
+API = Api(WriteTxnMarkersRequest, WriteTxnMarkersResponse, handle, error_response=error_response)

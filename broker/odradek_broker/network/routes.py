@@ -91,8 +91,8 @@ class Route:
 
     def failure(self, ctx: Context, request: Any, error: ErrorCode) -> Any | None:
         """Return the response for an error of the whole request; None if the response has no field for it."""
-        if self.api.failed is not None:
-            return self.api.failed(ctx, request, error)
+        if self.api.error_response is not None:
+            return self.api.error_response(ctx, request, error)
         if "error_code" not in self.response_class.__slots__:
             return None
         response = self.response_class()
