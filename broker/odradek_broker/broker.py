@@ -101,16 +101,28 @@ class Broker:
         self.replica_fetcher_manager = ReplicaFetcherManager(
             self, channels=self.channels, quota=self.replication_quotas.follower, log_syncer=self.log_syncer
         )
+        self._compose_replicas(directories)
+        self.fetch_sessions = FetchSessions(
+            config.integer("max.incremental.fetch.session.cache.slots"), SESSION_EVICTION_MS, self._session_id
+        )
+        self.producer_ids = ProducerIds(self._allocate_producer_ids)
+        self.creation_failures = CreationFailures(self.clock, self.log)
+        self._group_coordinator: GroupCoordinator | None = None
+        self._transaction_coordinator: TransactionCoordinator | None = None
+        self._add_partitions_to_txn_manager: AddPartitionsToTxnManager | None = None
+
+    def _compose_replicas(self, directories: list[LogDirectory]) -> None:
+        """Compose the parts for replicas, from log directories to moves: each part takes those above it."""
         self.log_directories = LogDirectories(directories, self.partitions, replicas_lost=self._replicas_lost)
-        self.sealed_segments = SealedSegments(executor, timers, self.log_directories.handle_failure)
+        self.sealed_segments = SealedSegments(self.executor, self.timers, self.log_directories.handle_failure)
         log_configs = LogConfigs()
         self.replica_logs = ReplicaLogs(
             self.log_directories,
             log_configs,
             partitions=self.partitions,
             sealed_segments=self.sealed_segments,
-            randbytes=environment.randbytes,
-            to_loop=executor.to_loop,
+            randbytes=self.randbytes,
+            to_loop=self.executor.to_loop,
         )
         future_logs = FutureLogs(self.log_directories, self.replica_logs)
         self.replica_manager = ReplicaManager(
@@ -121,7 +133,7 @@ class Broker:
             log_directories=self.log_directories,
             configs=log_configs,
             new_partition=self._new_partition,
-            now_ms=timers.now_ms,
+            now_ms=self.timers.now_ms,
             log_syncer=self.log_syncer,
         )
         self.alter_log_dirs_manager = ReplicaAlterLogDirsManager(
@@ -129,17 +141,9 @@ class Broker:
             log_directories=self.log_directories,
             future_logs=future_logs,
             assignments_manager=self.assignments_manager,
-            quota=self.replication_quotas.moves,
-            executor=executor,
+            quota=self.replication_quotas.alter_log_dirs,
+            executor=self.executor,
         )
-        self.fetch_sessions = FetchSessions(
-            config.integer("max.incremental.fetch.session.cache.slots"), SESSION_EVICTION_MS, self._session_id
-        )
-        self.producer_ids = ProducerIds(self._allocate_producer_ids)
-        self.creation_failures = CreationFailures(self.clock, self.log)
-        self._group_coordinator: GroupCoordinator | None = None
-        self._transaction_coordinator: TransactionCoordinator | None = None
-        self._add_partitions_to_txn_manager: AddPartitionsToTxnManager | None = None
 
     @property
     def group_coordinator(self) -> GroupCoordinator:

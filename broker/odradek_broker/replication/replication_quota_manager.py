@@ -25,7 +25,7 @@ class ReplicationQuotaManager:
         window_ms = config.integer("replication.quota.window.size.seconds") * 1000
         self.leader = ReplicationQuota(windows, window_ms)
         self.follower = ReplicationQuota(windows, window_ms)
-        self.moves = ReplicationQuota(
+        self.alter_log_dirs = ReplicationQuota(
             config.integer("alter.log.dirs.replication.quota.window.num"),
             config.integer("alter.log.dirs.replication.quota.window.size.seconds") * 1000,
         )
@@ -42,4 +42,6 @@ class ReplicationQuotaManager:
         own, cluster_wide = image.broker_configs(self._broker_id), image.broker_configs(None)
         self.leader.bytes_per_second = rate_of("leader.replication.throttled.rate", own, cluster_wide)
         self.follower.bytes_per_second = rate_of("follower.replication.throttled.rate", own, cluster_wide)
-        self.moves.bytes_per_second = rate_of("replica.alter.log.dirs.io.max.bytes.per.second", own, cluster_wide)
+        self.alter_log_dirs.bytes_per_second = rate_of(
+            "replica.alter.log.dirs.io.max.bytes.per.second", own, cluster_wide
+        )
