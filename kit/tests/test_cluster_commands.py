@@ -175,7 +175,7 @@ def test_a_refused_reassignment_is_shown_and_exits_1(cluster: Cluster, odradek: 
         (["reassign", "--to", "1"], "--to needs a topic or a partition"),
         (["reassign", "none", "--to", "1"], "topic 'none': UNKNOWN_TOPIC_OR_PARTITION"),
         (["reassign", "t", "--to", "1,1"], "Invalid value for '--to': '1,1' names a broker twice"),
-        (["reassign", "t", "--to", "1", "-r", "2"], "2 replicas need 2 brokers, but --to names 1"),
+        (["reassign", "t", "--to", "1", "-r", "2"], "2 replicas need at least 2 brokers, got 1"),
         (["reassign", "t", "--to", "1", "--drain", "2"], "--to, --drain and --file exclude each other"),
         (["elect", "--unclean"], "--unclean may lose records: give the topics or partitions"),
         (

@@ -89,7 +89,7 @@ class Client:
         return self.call(request, response) if controller < 0 else self.call_node(controller, request, response)
 
     def call_group(self, group_id: str, request: Message, response: type[R], error_of: Callable[[R], int]) -> R:
-        """Send a request to the coordinator of a group, again while `error_of` finds that it is not ready yet."""
+        """Send a request to the coordinator of a group; retry while `error_of` returns that it is not ready."""
 
         def send() -> tuple[int, R]:
             found = self._node(self.coordinator(group_id)).call(request, response)
@@ -137,7 +137,7 @@ class Client:
         return found.node_id
 
     def _until_ready(self, send: Callable[[], tuple[int, T]]) -> T:
-        """Send again while the coordinator is not available or loading, as every Kafka client does."""
+        """Call `send` again while the coordinator is not available or is loading, as every Kafka client does."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             error_code, response = send()

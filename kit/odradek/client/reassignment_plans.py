@@ -33,7 +33,7 @@ def plan_to_move(
     """
     count = len(brokers) if replicas is None else replicas
     if not 0 < count <= len(brokers):
-        raise ReassignmentPlanError(f"{count} replicas need {count} brokers, but --to names {len(brokers)}")
+        raise ReassignmentPlanError(f"{count} replicas need at least {count} brokers, got {len(brokers)}")
     return {
         (partition.topic, partition.index): [brokers[(turn + each) % len(brokers)] for each in range(count)]
         for turn, partition in enumerate(partitions)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from odradek.client.client import format_address
 from odradek.exceptions import AlreadyRunningError, DataDirectoryError, NotRunningError
-from odradek.hosts import fault_rules
+from odradek.hosts import fault_interceptors
 from odradek.hosts.event_loop import log_refused_accepts, new_event_loop
 from odradek.hosts.host import BrokerSettings, Fault, LogEntry
 from odradek.logs import CapturedLog
@@ -134,11 +134,11 @@ class ThreadHost:
     async def _add(self, node: Node, faults: Iterable[Fault]) -> None:
         for fault in faults:
             if fault.broker in (None, node.id):
-                fault_rules.add(fault, node.broker.interceptors)
+                fault_interceptors.add(fault, node.broker.interceptors)
 
     async def _clear(self, cluster: EmbeddedCluster) -> None:
         for node in cluster.nodes.values():
-            fault_rules.clear(node.broker.interceptors)
+            fault_interceptors.clear(node.broker.interceptors)
 
     @staticmethod
     def _run(loop: asyncio.AbstractEventLoop) -> None:
