@@ -1,5 +1,4 @@
-"""`python -m simulation --seeds 1000`: run seeds of every kind of cluster on all processors; print nothing but what
-fails."""
+"""`python -m simulation --seeds 1000`: run seeds of each kind of cluster on all processors and print the failures."""
 
 from __future__ import annotations
 
@@ -23,11 +22,11 @@ def outcome(run: tuple[Kind, int]) -> tuple[str, str | None]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", nargs="?", choices=(*KINDS, "all"), default="all", help="of which clusters")
-    parser.add_argument("--seeds", type=int, default=200, help="how many of each kind")
-    parser.add_argument("--first", type=int, default=0, help="the first of them")
-    parser.add_argument("--seed", type=int, help="only this one")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("kind", nargs="?", choices=(*KINDS, "all"), default="all", help="default: all")
+    parser.add_argument("--seeds", type=int, default=200, help="the number of seeds per kind; default: 200")
+    parser.add_argument("--first", type=int, default=0, help="the first seed; default: 0")
+    parser.add_argument("--seed", type=int, help="run this seed only")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="default: one per processor")
     arguments = parser.parse_args()
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     if arguments.seed is not None:

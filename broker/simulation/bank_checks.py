@@ -1,9 +1,8 @@
-"""What must hold of a bank whose accounts are records: after each transfer the sum is what it was.
+"""The rules for a bank whose accounts are records: no transfer changes the sum of all balances.
 
-A transfer takes from one account and gives to another, and writes both new balances in one transaction; its number is
-one more than that of the last one that its teller has found. So the transfers in the order of their numbers are the
-points at which the bank is consistent, in whatever order a reader meets the partitions, and two tellers that went on
-from the same point betray themselves by a number that is there twice.
+A transfer writes the new balances of two accounts in one transaction. Its number is one more than that of the last
+transfer that its producer has read. A reader can therefore order the transfers of all partitions by number, and two
+producers that continued from the same transfer are found by a number that is stored twice.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ ACCOUNTS = 6
 OPENING_BALANCE = 100
 TOTAL = ACCOUNTS * OPENING_BALANCE
 BARRIER = b"barrier"
-"""In the place of a statement: who has read it has read all that its teller's predecessors wrote there, from whichever
-leader. (One that does not know yet that it is no leader any more shows what there was when it was, with Kafka as well.)
+"""Written in place of a statement: a producer that has read its own barrier has read everything that earlier producers
+wrote to the partition. Without it, a leader that does not know yet that it was replaced could return less, as in Kafka.
 """
 
 
 class Statement(NamedTuple):
-    """That an account has so much after a transfer. `attempt` is that of one teller: a transaction."""
+    """The balance of an account after a transfer. `attempt` numbers the transactions of one producer."""
 
-    teller: bytes
+    producer: bytes
     transfer: int
-    """Counts up from 0, which opens all accounts."""
+    """The number of the transfer; transfer 0 opens all accounts."""
     account: int
     balance: int
     attempt: int
@@ -38,17 +37,17 @@ class Statement(NamedTuple):
 
     @classmethod
     def parse(cls, value: bytes) -> Self | None:
-        """None for a barrier."""
+        """Return None for a barrier."""
         statement, _, attempt = value.partition(b"#")
-        teller, *rest = statement.split(b":")
+        producer, *rest = statement.split(b":")
         if rest[0] == BARRIER:
             return None
         transfer, account, balance = map(int, rest)
-        return cls(teller, transfer, account, balance, int(attempt))
+        return cls(producer, transfer, account, balance, int(attempt))
 
 
 class Ledger:
-    """Where the bank stands by these values. `wrong` says what cannot be, if anything."""
+    """The balances that these values add up to. `wrong` names the first broken rule."""
 
     def __init__(self, values: Iterable[bytes]) -> None:
         self.transfers = 0
@@ -61,34 +60,34 @@ class Ledger:
             self.add(by_number.pop(self.transfers, ()))
 
     def add(self, statements: Sequence[Statement]) -> None:
-        """The next transfer."""
+        """Apply the next transfer."""
         number = self.transfers
         self.transfers += 1
         self.balances |= {each.account: each.balance for each in statements}
-        attempts = {(each.teller, each.attempt) for each in statements}
+        attempts = {(each.producer, each.attempt) for each in statements}
         total = sum(self.balances.values())
         if len(attempts) > 1:
             self.wrong = f"transfer {number} was made more than once: {sorted(attempts)}"
         elif len(statements) != (2 if number else ACCOUNTS):
-            self.wrong = f"transfer {number} is there in part: {list(statements)}"
+            self.wrong = f"transfer {number} is stored in part: {list(statements)}"
         elif total != TOTAL:
             self.wrong = f"the sum of all accounts after transfer {number} is {total}: {list(statements)}"
 
 
 class BankChecks:
-    """Of one bank; what becomes of single transactions is for `transactions` to check."""
+    """The rules for one bank; `transactions` checks the single transactions."""
 
     def __init__(self, transactions: TransactionChecks) -> None:
         self._transactions = transactions
         self.transfers = 0
 
     def transferred(self, transfers: int) -> None:
-        """The commit of a transfer was answered; with it there are so many."""
+        """Record a committed transfer; `transfers` counts all of them."""
         self.transfers = max(self.transfers, transfers)
 
     def found(self, ledger: Ledger) -> None:
-        """Nobody is about to transfer anything, and this is what is committed."""
+        """Record the committed balances at a time at which no producer can commit."""
         if ledger.wrong:
             self._transactions.fail(ledger.wrong)
         if ledger.transfers < self.transfers:
-            self._transactions.fail(f"{self.transfers} transfers were made, {ledger.transfers} are found")
+            self._transactions.fail(f"{self.transfers} transfers were committed, {ledger.transfers} are stored")

@@ -1,7 +1,7 @@
 """A client of the cluster, as far as its connections and its picture of the cluster go.
 
 `Wire` is one connection, on which requests may follow each other without waiting; `Client` knows who leads what. What
-is sent, and what is done about an answer, is the workload's (`producers`, `readers`, `members`).
+is sent, and what is done about an answer, is the workload's (`producers`, `readers`, `consumer_group`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PORT = 9092
 TIMEOUT_S = 5.0
 METADATA_VERSION = 12
 FIND_COORDINATOR_VERSION = 3
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 """Topic and partition."""
 
 
@@ -133,14 +133,14 @@ class Client:
         self.host = host
         self.wall_ms = wall_ms
         self.rack = rack
-        self.preferred: dict[Place, int] = {}
+        self.preferred: dict[TopicPartition, int] = {}
         """The broker to read from, where the leader has named one."""
         self.chance = chance
         self._brokers = brokers
         self._trace = trace
         self._wires: dict[str, Wire] = {}
-        self._leaders: dict[Place, tuple[int, int]] = {}
-        self._epochs: dict[Place, int] = {}
+        self._leaders: dict[TopicPartition, tuple[int, int]] = {}
+        self._epochs: dict[TopicPartition, int] = {}
         """The latest leader epoch that was heard of: a broker that knows an older one only is not believed."""
         self._coordinators: dict[tuple[int, str], str] = {}
         self.topic_ids: dict[str, bytes] = {}

@@ -12,8 +12,8 @@ import random
 
 from simulation.administrator import Administrator
 from simulation.crash_points import CrashingDisk, Kind
-from simulation.lone_member import DIRECTORY, LoneMember
 from simulation.memory_disk import MemoryDisk
+from simulation.single_broker import DIRECTORY, SingleBroker
 from simulation.trace import Trace
 
 CRASHES = 10
@@ -29,7 +29,7 @@ class Crashes:
     def __init__(
         self,
         chance: random.Random,
-        member: LoneMember,
+        broker: SingleBroker,
         disk: MemoryDisk,
         trace: Trace,
         administrator: Administrator,
@@ -37,8 +37,8 @@ class Crashes:
         forgets: bool,
     ) -> None:
         self._chance = chance
-        self._member = member
-        self._points: CrashingDisk = member.points
+        self._broker = broker
+        self._points: CrashingDisk = broker.points
         self._disk = disk
         self._trace = trace
         self._administrator = administrator
@@ -46,7 +46,7 @@ class Crashes:
 
     async def run(self) -> None:
         chance = self._chance
-        while self._member.crashes < CRASHES:
+        while self._broker.crashes < CRASHES:
             await asyncio.sleep(chance.uniform(0.05, 1.0) if chance.random() < 0.8 else chance.uniform(3, 6))
             meanwhile = asyncio.ensure_future(self._meanwhile())
             what = chance.random()
@@ -61,21 +61,21 @@ class Crashes:
             await self._crash()
             await meanwhile
         if self._points.dead:
-            await self._member.crash(forget=self._forgets)
+            await self._broker.crash(forget=self._forgets)
         self._points.disarm()
 
     async def _crash(self) -> None:
         forget = self._forgets and self._chance.random() < 0.6
-        await self._member.end_by_crash(forget=forget)
+        await self._broker.end_by_crash(forget=forget)
         await asyncio.sleep(self._chance.uniform(0, 0.3))
         if self._chance.random() < 0.35:
             self._aim(OPERATIONS_MAX // 3)
-        await self._member.begin_again(forget=forget)
+        await self._broker.begin_again(forget=forget)
 
     async def _stop(self) -> None:
         """And be ended somewhere on the way, perhaps."""
         self._aim(OPERATIONS_MAX // 2)
-        await self._member.restart_all(orderly=True)
+        await self._broker.restart_all(orderly=True)
 
     def _aim(self, most: int) -> None:
         chance = self._chance

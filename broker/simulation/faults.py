@@ -43,14 +43,14 @@ class Faults:
     def __init__(
         self,
         chance: random.Random,
-        members: Cluster,
+        cluster: Cluster,
         network: MemoryNetwork,
         disk: MemoryDisk,
         trace: Trace,
         administrator: Administrator,
     ) -> None:
         self._chance = chance
-        self._members = members
+        self._cluster = cluster
         self._network = network
         self._disk = disk
         self._trace = trace
@@ -99,36 +99,36 @@ class Faults:
                 await at_once.acquire()
                 await asyncio.sleep(self._chance.expovariate(0.8))
                 group.create_task(one())
-        for process in self._members.processes:
+        for process in self._cluster.processes:
             process.clock.restore_wall()
         # Side by side: one may have to wait until another is sound again.
-        await asyncio.gather(*(self._replace(broker) for broker in self._members.ids))
+        await asyncio.gather(*(self._replace(broker) for broker in self._cluster.ids))
 
     # -- brokers ------------------------------------------------------------------------------------------------------
 
     async def _kill(self) -> None:
-        await self._without(self._members.kill)
+        await self._without(self._cluster.kill)
 
     async def _lose_power(self) -> None:
-        await self._without(self._members.lose_power)
+        await self._without(self._cluster.lose_power)
 
     async def _stop(self) -> None:
-        await self._without(self._members.stop)
+        await self._without(self._cluster.stop)
 
     async def _without(self, end: Callable[[int], Awaitable[bool]]) -> None:
-        broker = self._chance.choice(self._members.ids)
+        broker = self._chance.choice(self._cluster.ids)
         if await end(broker):
             await self._for(0.1, 8)
-            await self._members.begin(broker)
+            await self._cluster.begin(broker)
 
     async def _restart_all(self) -> None:
-        await self._members.restart_all(orderly=self._chance.random() < 0.5)
+        await self._cluster.restart_all(orderly=self._chance.random() < 0.5)
 
     # -- the network --------------------------------------------------------------------------------------------------
 
     async def _partition(self) -> None:
         """One broker from one other or from both, in one direction or in both; clients reach all of them."""
-        hosts = list(self._members.hosts)
+        hosts = list(self._cluster.hosts)
         self._chance.shuffle(hosts)
         one, *others = hosts
         if self._chance.random() < 0.5:
@@ -136,7 +136,7 @@ class Faults:
         await self._block(one, others)
 
     async def _cut_client_off(self) -> None:
-        others = self._chance.sample(self._members.hosts, self._chance.randint(1, len(self._members.hosts)))
+        others = self._chance.sample(self._cluster.hosts, self._chance.randint(1, len(self._cluster.hosts)))
         await self._block(self._chance.choice(CLIENTS), others)
 
     async def _block(self, one: str, others: list[str]) -> None:
@@ -150,13 +150,13 @@ class Faults:
         self._network.unblock(ways)
 
     async def _reset(self) -> None:
-        a = self._chance.choice(self._members.hosts)
-        b = self._chance.choice([host for host in (*self._members.hosts, *CLIENTS) if host != a])
+        a = self._chance.choice(self._cluster.hosts)
+        b = self._chance.choice([host for host in (*self._cluster.hosts, *CLIENTS) if host != a])
         count = self._network.reset_connections(a, b)
         self._trace.add("network", f"{count} connections reset: {a} - {b}")
 
     async def _slow_link(self) -> None:
-        a, b = self._chance.sample(self._members.hosts, 2)
+        a, b = self._chance.sample(self._cluster.hosts, 2)
         seconds = self._chance.choice((0.02, 0.1, 0.6))
         self._trace.add("network", f"{a} -> {b} takes {seconds:g} s longer")
         self._network.slow_down((a, b), seconds)
@@ -166,7 +166,7 @@ class Faults:
     # -- disks and clocks ---------------------------------------------------------------------------------------------
 
     async def _slow_disk(self) -> None:
-        host = self._chance.choice((*self._members.hosts, "controller"))
+        host = self._chance.choice((*self._cluster.hosts, "controller"))
         self._trace.add(host, "has a slow disk")
         self._disk.sync_s[host] = self._chance.choice((0.05, 1.0))
         await self._for(1, 10)
@@ -174,44 +174,44 @@ class Faults:
 
     async def _break_disk(self) -> None:
         """One log directory, for a while and then some calls later; its broker has to be started anew afterwards."""
-        broker = self._chance.choice(self._members.ids)
-        directory = f"/{self._members.hosts[broker]}/{self._chance.choice(LOG_DIRS[: self._members.log_dirs])}"
-        with self._members.disk_trouble(broker) as may_be:
+        broker = self._chance.choice(self._cluster.ids)
+        directory = f"/{self._cluster.hosts[broker]}/{self._chance.choice(LOG_DIRS[: self._cluster.log_dirs])}"
+        with self._cluster.disk_trouble(broker) as may_be:
             if may_be and directory not in self._broken:
                 await self._break(broker, directory)
 
     async def _break(self, broker: int, directory: str) -> None:
         self._broken.add(directory)
         error = self._chance.choice((errno.ENOSPC, errno.EIO))
-        self._trace.add(self._members.hosts[broker], f"{errno.errorcode[error]} in {directory}")
+        self._trace.add(self._cluster.hosts[broker], f"{errno.errorcode[error]} in {directory}")
         self._disk.fail(directory, error, calls=self._chance.choice((0, 3, 30)))
         await self._for(0.5, 8)
         self._disk.heal(directory)
-        self._trace.add(self._members.hosts[broker], f"{directory} is well again")
+        self._trace.add(self._cluster.hosts[broker], f"{directory} is well again")
         self._broken.remove(directory)
         await self._replace(broker)
 
     async def _replace(self, broker: int) -> None:
         """What has gone offline, a new process takes up again."""
-        while (node := self._members.running.get(broker)) is not None and (
+        while (node := self._cluster.running.get(broker)) is not None and (
             any(each.offline for each in node.directories)
             # One that could not be opened at the start, in a directory that others could be opened in.
             or any(each.error == ErrorCode.KAFKA_STORAGE_ERROR for each in node.broker.partitions)
         ):
-            if not await self._members.kill(broker):
+            if not await self._cluster.kill(broker):
                 await asyncio.sleep(0.5)
-        await self._members.begin(broker)
+        await self._cluster.begin(broker)
 
     async def _move_wall_clock(self) -> None:
         by_ms = self._chance.choice((-3_600_000, -1_000, 1_000, 3_600_000))
-        process = self._chance.choice(self._members.processes)
+        process = self._chance.choice(self._cluster.processes)
         self._trace.add(process.name, f"wall clock moves by {by_ms} ms")
         process.clock.advance_wall(by_ms)
 
     async def _stand_still(self) -> None:
         """For longer than a session lasts, perhaps."""
-        process = self._chance.choice(self._members.processes)
-        await self._members.stand_still(process, self._chance.choice((0.3, 3, 9)) * self._chance.uniform(0.8, 1.2))
+        process = self._chance.choice(self._cluster.processes)
+        await self._cluster.stand_still(process, self._chance.choice((0.3, 3, 9)) * self._chance.uniform(0.8, 1.2))
 
     async def _for(self, least_s: float, most_s: float) -> None:
         await asyncio.sleep(self._chance.uniform(least_s, most_s))

@@ -1,4 +1,4 @@
-"""Producers: plain with acks=all or 1, and idempotent ones that retry as Kafka's own does."""
+"""Producers with acks=all or acks=1, and idempotent producers that retry as Kafka's does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NEVER_APPENDED = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
-"""Errors that a sound cluster gives no producer who waits for each answer."""
+"""Errors that a correct cluster never returns to a producer that waits for each response."""
 MOVED = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR}
 )
@@ -42,7 +42,7 @@ class Batch:
 
 
 class Producer:
-    """Writes to the partitions of one topic until `stop`; `done` when all that was begun is acknowledged."""
+    """Writes to the partitions of one topic until `stop`; `run` returns when every batch is acknowledged."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Producer:
         promised: bool = False,
         keyed: bool = False,
     ) -> None:
-        """`promised`: what is acknowledged must stay; always so with acks=all. `keyed`: each record has a key."""
+        """`promised`: acknowledged records must not be lost, even with acks=1. `keyed`: each record has a key."""
         self._client = client
         self._checks = checks
         self._topic = topic
@@ -65,7 +65,7 @@ class Producer:
         self._keyed = keyed
         self._id = -1
         self._idempotent = idempotent
-        self._lanes = [_Lane(self, partition) for partition in range(partitions)]
+        self._queues = [_PartitionQueue(self, partition) for partition in range(partitions)]
         self._stopping = False
         self.acknowledged = 0
 
@@ -73,15 +73,15 @@ class Producer:
         if self._idempotent:
             await self._get_id()
         async with asyncio.TaskGroup() as group:
-            for lane in self._lanes:
-                group.create_task(lane.send_all())
+            for queue in self._queues:
+                group.create_task(queue.send_all())
             while not self._stopping:
                 await asyncio.sleep(self._client.chance.expovariate(1 / mean_pause_s))
-                lane = self._client.chance.choice(self._lanes)
-                if len(lane.waiting) < 20:
-                    lane.add(self._client.chance.randint(1, 3))
-            for lane in self._lanes:
-                lane.close()
+                queue = self._client.chance.choice(self._queues)
+                if len(queue.waiting) < 20:
+                    queue.add(self._client.chance.randint(1, 3))
+            for queue in self._queues:
+                queue.close()
 
     def stop(self) -> None:
         self._stopping = True
@@ -100,7 +100,7 @@ class Producer:
             await asyncio.sleep(0.3)
 
     async def send(self, partition: int, batch: Batch) -> ErrorCode | None:
-        """The error, or None without an answer. What is acknowledged is told to the checks."""
+        """Send a batch and report an acknowledgement to the checks. Return the error, None without a response."""
         client, place = self._client, (self._topic, partition)
         batch.tries += 1
         self._checks.sending(place, batch.values)
@@ -138,13 +138,15 @@ class Producer:
         return bytes(builder.build())
 
     def judge(self, partition: int, batch: Batch, error: ErrorCode | None) -> None:
-        """An answer to a batch all of whose predecessors are acknowledged, and none of whose successors was sent."""
+        """Check the response to a batch; all earlier batches are acknowledged, and no later one was sent."""
         if error in NEVER_APPENDED:
             value = batch.values[0].decode()
-            self._checks.fail(f"{value} to {self._topic}-{partition}, the next in order, was answered with {error}")
+            self._checks.fail(
+                f"{value} to {self._topic}-{partition}, the next batch in order, failed with {error.name}"
+            )
 
-    def surely_taken(self, partition: int, batch: Batch) -> None:
-        """One that came after it was acknowledged."""
+    def implicitly_acknowledged(self, partition: int, batch: Batch) -> None:
+        """Record a batch that is in the log because a later one was acknowledged."""
         self._checks.acknowledged_at((self._topic, partition), -1, batch.values)
 
     def value(self, partition: int, number: int) -> bytes:
@@ -162,8 +164,8 @@ class Producer:
             self._checks.idempotent[self.value(partition, 0).rpartition(b":")[0]] = 0
 
 
-class _Lane:
-    """One partition's batches, in order."""
+class _PartitionQueue:
+    """The batches for one partition, in order."""
 
     def __init__(self, producer: Producer, partition: int) -> None:
         self._producer = producer
@@ -172,7 +174,7 @@ class _Lane:
         self._changed = asyncio.Event()
         self._closed = False
         self._known = False
-        """Whether the leader knows this producer: until then a batch must not overtake the first."""
+        """Whether the leader knows this producer. Before that, a batch must not overtake the first one."""
         self._sequence = 0
         self._epoch = 0
         self._last_acknowledged = -1
@@ -199,7 +201,7 @@ class _Lane:
                 await self._producer.pause()
 
     async def _send_some(self) -> bool:
-        """As many as may be under way: a batch that is sent again goes alone."""
+        """Send as many batches as may be in flight; a retried batch is sent alone."""
         first = self.waiting[0]
         batches = [first]
         if self._producer.pipelined and self._known and not first.tries:
@@ -215,7 +217,7 @@ class _Lane:
             if in_order and error in NEVER_APPENDED:
                 error = self._refused(batch, error)
             if batch.epoch != self._epoch:
-                in_order = False  # given up
+                in_order = False  # the batch belongs to an abandoned epoch
             elif error is ErrorCode.NONE:
                 self.waiting.remove(batch)
                 self._known = True
@@ -225,12 +227,12 @@ class _Lane:
         return in_order
 
     def _refused(self, batch: Batch, error: ErrorCode) -> ErrorCode:
-        """The leader remembers a producer's last batches only, and after a restart the very last: it may refuse one
-        that it has. As Kafka's producer, go on in a new epoch when that cannot be told."""
+        """Handle an error for a batch that the log may have: the leader keeps a producer's last batches only, after a
+        restart only the very last. Continue in a new epoch when the error is ambiguous, as Kafka's producer does."""
         if error is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             self._producer.judge(self._partition, batch, error)
         elif batch.base_sequence < self._last_acknowledged:
-            self._producer.surely_taken(self._partition, batch)
+            self._producer.implicitly_acknowledged(self._partition, batch)
             return ErrorCode.NONE
         elif batch.tries > 1 and any(other.tries for other in self.waiting if other is not batch):
             self.waiting = deque(other for other in self.waiting if not other.tries)

@@ -179,7 +179,7 @@ class SessionReader:
         return reached is not None
 
 
-class Watcher:
+class LatestOffsetReader:
     """Asks again and again where the partitions end."""
 
     def __init__(self, client: Client, checks: Checks, topic: str, partitions: int) -> None:
@@ -214,5 +214,5 @@ class Watcher:
         if answer.error_code:
             client.forget_leader(*place)
             return False
-        self._checks.latest_told(place, floor, epoch, answer.offset)
+        self._checks.list_offsets_returned(place, floor, epoch, answer.offset)
         return True

@@ -1,6 +1,6 @@
-"""One run: a cluster, clients, faults, and the end, when all is well again and everything is compared. All from a seed.
+"""One run from a seed: a cluster and clients under faults, then a comparison of all logs once the faults have ended.
 
-`simulate(seed)` raises a `Failure` with the trace when a rule does not hold.
+`simulate(seed)` raises a `Failure` with the trace when a rule is broken.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from simulation.checks import Checks, Violation
 from simulation.client import Client, UnreachableError
 from simulation.cluster import Cluster
 from simulation.committed_reader import CommittedReader
+from simulation.consumer_group import Group
 from simulation.crash_points import CrashingDisk
 from simulation.crashes import Crashes
-from simulation.embedded_members import EmbeddedMembers
+from simulation.embedded_brokers import EmbeddedBrokers
 from simulation.faults import Faults
-from simulation.lone_member import LoneMember
-from simulation.members import Group
 from simulation.memory_disk import MemoryDisk
 from simulation.memory_network import MemoryNetwork
 from simulation.producers import Producer
-from simulation.readers import Reader, SessionReader, Watcher
+from simulation.readers import LatestOffsetReader, Reader, SessionReader
+from simulation.single_broker import SingleBroker
 from simulation.trace import Trace, TraceLog
 from simulation.virtual_loop import NothingEverHappensError, VirtualLoop
-from simulation.workloads import KEYED, SOMETIMES, Bank, Keys, Numbers, Sometimes, Workload
+from simulation.workloads import KEYED, OPTIONAL_WORKLOADS, Bank, Keys, Numbers, OptionalWorkload, Workload
+from simulation.zookeeper_brokers import ZooKeeperBrokers
 from simulation.zookeeper_checks import ZooKeeperChecks
 from simulation.zookeeper_faults import ZooKeeperFaults
-from simulation.zookeeper_members import ZooKeeperMembers
 
 TOPIC = "events"
 PARTITIONS = 3
-SOMETIMES_IN = 0.25
-"""The part of all runs that each of some workloads is in."""
-LOOK_S = 0.05
+OPTIONAL_WORKLOAD_RATE = 0.25
+"""The share of runs that has each of the optional workloads."""
+OBSERVATION_INTERVAL_S = 0.05
 SETTLED_WITHIN_S = 90.0
 FAULTS_END_WITHIN_S = 180.0
 
@@ -56,16 +56,16 @@ FAULTS_END_WITHIN_S = 180.0
 Kind = Literal["embedded", "zookeeper", "alone"]
 KINDS: tuple[Kind, ...] = ("embedded", "zookeeper", "alone")
 Script = Callable[["Simulation"], Awaitable[None]]
-"""What goes wrong; in the end all brokers run, and all can reach each other."""
+"""Replaces the random faults; when it returns, all brokers run and reach each other."""
 
 
 class Failure(AssertionError):
-    """A rule does not hold under this seed."""
+    """A rule is broken under this seed."""
 
     def __init__(self, seed: int, kind: Kind, why: str, trace: Trace) -> None:
         super().__init__(
-            f"{why}\n\nseed {seed}, {kind}; again: .venv/bin/python -m simulation {kind} --seed {seed}\n"
-            f"The last events (virtual seconds, host):\n{trace.text(120)}"
+            f"{why}\n\nTo repeat it: .venv/bin/python -m simulation {kind} --seed {seed}\n"
+            f"The last events (virtual seconds, host, event):\n{trace.text(120)}"
         )
         self.why = why
 
@@ -78,18 +78,18 @@ def simulate(
     settled_within_s: float = SETTLED_WITHIN_S,
     script: Script | None = None,
     durable: bool | None = None,
-    workloads: Collection[Sometimes] | None = None,
+    workloads: Collection[OptionalWorkload] | None = None,
 ) -> Simulation:
-    """Run one seed: faults for `duration_s` virtual seconds, or the script in place of them, then time to get well.
-    `durable`: acknowledgements wait for the disk, or do not; `workloads`: besides those that there always are. The seed
-    decides what is None. Raises Failure."""
+    """Run one seed: faults for `duration_s` virtual seconds, or the script in place of them, then the final checks.
+    `durable`: whether acknowledgements wait for the disk; `workloads`: the optional workloads. The seed decides both if
+    they are None. Raises Failure."""
     simulation = Simulation(seed, kind, duration_s, settled_within_s, script, durable, workloads)
     simulation.run()
     return simulation
 
 
 class Simulation:
-    """See the module. `trace.digest` tells runs apart."""
+    """One run, see the module. Two runs with the same events have the same `trace.digest`."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Simulation:
         settled_within_s: float = SETTLED_WITHIN_S,
         script: Script | None = None,
         durable: bool | None = None,
-        workloads: Collection[Sometimes] | None = None,
+        workloads: Collection[OptionalWorkload] | None = None,
     ) -> None:
         self.seed = seed
         self.kind = kind
@@ -119,16 +119,16 @@ class Simulation:
         self.chance = self._chance()
         self._segment_ms = (300, 1_000) if kind == "alone" else (3_000, 1 << 40)
         self._pauses_s = (0.02, 0.2) if kind == "alone" else (0.1, 0.8)
-        """Of producers: a process that is to end while it writes must write often."""
+        """The range of the producers' mean pauses. A broker that crashes at disk operations must write often."""
         self._durable = self.chance.random() < (0.5 if kind == "alone" else 0.2) if durable is None else durable
-        """Whether acknowledgements wait for the disk. That of a broker that is alone then may forget the rest."""
-        chosen = [each for each in SOMETIMES if self.chance.random() < SOMETIMES_IN]
-        self.sometimes = chosen if workloads is None else workloads
+        """Whether acknowledgements wait for the disk. Only then may a single broker's disk lose unsynced data."""
+        chosen = [each for each in OPTIONAL_WORKLOADS if self.chance.random() < OPTIONAL_WORKLOAD_RATE]
+        self.optional_workloads = chosen if workloads is None else workloads
         self.bank: Bank | None = None
         self.keys: Keys | None = None
         self.points: CrashingDisk | None = None
-        """Where the process ends, if it is alone."""
-        self.members: Cluster
+        """The crash points of a single broker."""
+        self.cluster: Cluster
         self.producers: list[Producer] = []
 
     def _chance(self) -> random.Random:
@@ -147,10 +147,10 @@ class Simulation:
         finally:
             self._close_loop()
         for failure in self.loop.failures:
-            raise Failure(self.seed, self.kind, f"nobody expected this: {failure}", self.trace)
+            raise Failure(self.seed, self.kind, f"uncaught exception: {failure}", self.trace)
 
     def _close_loop(self) -> None:
-        """A run that failed leaves tasks behind: none of them may run again."""
+        """Cancel the tasks that a failed run leaves behind."""
         tasks = asyncio.all_tasks(self.loop)
         for task in tasks:
             task.cancel()
@@ -159,10 +159,10 @@ class Simulation:
                 self.loop.run_until_complete(asyncio.wait(tasks, timeout=1))
         self.loop.close()
 
-    def _unexpected(self, said: str) -> None:
+    def _error_logged(self, event: str) -> None:
         if self.points is not None and self.points.dead:
-            return  # said by a process that is no more
-        self._failed(Violation(f"a broker did not expect this: {said}"))
+            return  # logged by a process that has crashed
+        self._failed(Violation(f"a broker logged an error: {event}"))
 
     def _failed(self, violation: Violation) -> None:
         if self.violation is None:
@@ -174,7 +174,7 @@ class Simulation:
 
     async def _run(self) -> None:
         self._over = asyncio.Event()
-        self.members = self._members()
+        self.cluster = self._new_cluster()
         work = asyncio.ensure_future(self._scenario())
         over = asyncio.ensure_future(self._over.wait())
         await asyncio.wait([work, over], return_when=asyncio.FIRST_COMPLETED)
@@ -183,12 +183,12 @@ class Simulation:
         over.cancel()
         work.result()
 
-    def _members(self) -> Cluster:
+    def _new_cluster(self) -> Cluster:
         match self.kind:
             case "embedded":
                 count, log_dirs = self._size()
                 around = (self._environment(self.disk), self.disk, self.network, self.trace)
-                return EmbeddedMembers(count, log_dirs, self._settings(), *around)
+                return EmbeddedBrokers(count, log_dirs, self._settings(), *around)
             case "zookeeper":
                 return self._over_zookeeper()
             case "alone":
@@ -198,30 +198,30 @@ class Simulation:
 
     def _environment(self, disk: Disk) -> BrokerEnvironment:
         clock = Clock(self.loop.wall_ns, self.loop.monotonic_ns)
-        return BrokerEnvironment(TraceLog(self.trace, self._unexpected), clock, disk, self._chance().randbytes)
+        return BrokerEnvironment(TraceLog(self.trace, self._error_logged), clock, disk, self._chance().randbytes)
 
     def _settings(self) -> dict[str, str]:
         sync = {SYNC: "always"} if self._durable else {}
         return {EMULATE: self.chance.choice(("union", "3.9", "4.0")), **sync}
 
-    def _alone(self) -> LoneMember:
+    def _alone(self) -> SingleBroker:
         points = self.points = CrashingDisk(self.disk, self._chance(), lambda: self._lone.fall_silent())
         around = self._environment(points.as_disk())
-        self._lone = LoneMember(self._settings(), around, points, self.disk, self.network, self.trace)
+        self._lone = SingleBroker(self._settings(), around, points, self.disk, self.network, self.trace)
         return self._lone
 
-    def _over_zookeeper(self) -> ZooKeeperMembers:
+    def _over_zookeeper(self) -> ZooKeeperBrokers:
         checks = ZooKeeperChecks(self.checks)
         count, log_dirs = self._size()
         around = (self.disk, self.network, self.trace, self.loop)
-        return ZooKeeperMembers(count, log_dirs, self._chance(), self._unexpected, checks, *around)
+        return ZooKeeperBrokers(count, log_dirs, self._chance(), self._error_logged, checks, *around)
 
     def _size(self) -> tuple[int, int]:
-        """How many brokers, and log directories of each."""
+        """Choose the number of brokers, and of log directories per broker."""
         return self.chance.choice((3, 3, 4)), self.chance.choice((1, 1, 2))
 
     async def _scenario(self) -> None:
-        await self.members.start()
+        await self.cluster.start()
         admin = self.client("admin")
         await self._create_topic(admin, TOPIC, PARTITIONS)
         workloads = self._workloads()
@@ -241,51 +241,51 @@ class Simulation:
                 promised=self.kind == "alone",
             ),
         ]
-        reader = SessionReader(self.client("reader"), self.checks, TOPIC, PARTITIONS, self.members.ids)
+        reader = SessionReader(self.client("reader"), self.checks, TOPIC, PARTITIONS, self.cluster.ids)
         near = Reader(self.client("near", rack="rack-1"), self.checks, TOPIC, PARTITIONS)
-        watcher = Watcher(self.client("watcher"), self.checks, TOPIC, PARTITIONS)
-        administrator = Administrator(admin, self.checks, self.members.ids, TOPIC, PARTITIONS)
+        watcher = LatestOffsetReader(self.client("watcher"), self.checks, TOPIC, PARTITIONS)
+        administrator = Administrator(admin, self.checks, self.cluster.ids, TOPIC, PARTITIONS)
         faults = self._faults(administrator)
         group = Group(self.client, self.checks, TOPIC, PARTITIONS, self._chance())
         writers = [*self.producers, *(writer for workload in workloads for writer in workload.writers)]
         producing = [self._task(writer.run(self.chance.uniform(*self._pauses_s))) for writer in writers]
         readers = (reader.run(), near.run(), watcher.run(), group.run(), *(each.reader.run() for each in workloads))
-        forever = [self._task(work) for work in (*readers, self._look())]
+        forever = [self._task(work) for work in (*readers, self._observe())]
         try:
             async with asyncio.timeout(self._duration_s + FAULTS_END_WITHIN_S):
                 await (faults() if self._script is None else self._script(self))
         except TimeoutError:
-            self.checks.fail("what went wrong is not undone")
-        self.trace.add("all", "is well again")
+            self.checks.fail(f"the faults have not ended {FAULTS_END_WITHIN_S:g} s after they should have")
+        self.trace.add("all", "the faults have ended")
         for writer in writers:
             writer.stop()
-        await self._within("producers are done", asyncio.gather(*producing))
-        await self._until("all know that all are in sync", self.members.unsettled)
-        await self._until("the reader is at the end", lambda: _different(reader.positions, self._ends()))
-        await self._until("the reader nearby is at the end", lambda: _different(near.positions, self._ends()))
+        await self._within("the producers finish", asyncio.gather(*producing))
+        await self._until("all replicas are in the ISR and all brokers know it", self.cluster.unsettled)
+        await self._until("the reader reaches the end", lambda: _different(reader.positions, self._ends()))
+        await self._until("the reader with a rack reaches the end", lambda: _different(near.positions, self._ends()))
         forever += [self._task(each.again.run()) for each in workloads]
         for workload in workloads:
             await self._judge(workload)
-        await self._until("the group is at the end", lambda: _different(group.committed(), self._ends()))
+        await self._until("the group commits the end", lambda: _different(group.committed(), self._ends()))
         for task in forever:
             task.cancel()
         await asyncio.gather(*forever, return_exceptions=True)
-        await self._until("replicas are the same", self._different_replicas)
+        await self._until("the replicas are equal", self._different_replicas)
         self._compare()
-        await self.members.end()
+        await self.cluster.end()
 
     def _workloads(self) -> list[Workload]:
         found: list[Workload] = [Numbers(self.client, self._failed, TOPIC)]
-        if "bank" in self.sometimes:
+        if "bank" in self.optional_workloads:
             self.bank = Bank(self.client, self._failed)
             found.append(self.bank)
-        if "keys" in self.sometimes:
+        if "keys" in self.optional_workloads:
             self.keys = Keys(self.client, self.checks)
             found.append(self.keys)
         return found
 
     async def _judge(self, workload: Workload) -> None:
-        for what, reader in (("is read", workload.reader), ("is read again", workload.again)):
+        for what, reader in (("is read", workload.reader), ("is read from the beginning", workload.again)):
             missing = partial(self._missing, reader, workload.topic)
             await self._until(f"{workload.topic} {what}", missing)
         workload.judge()
@@ -294,16 +294,16 @@ class Simulation:
         return _different(reader.positions, self._ends(topic))
 
     def _faults(self, administrator: Administrator) -> Callable[[], Awaitable[None]]:
-        if isinstance(self.members, LoneMember):
-            around = (self._chance(), self.members, self.disk, self.trace, administrator)
+        if isinstance(self.cluster, SingleBroker):
+            around = (self._chance(), self.cluster, self.disk, self.trace, administrator)
             return Crashes(*around, forgets=self._durable).run
-        faults = Faults(self._chance(), self.members, self.network, self.disk, self.trace, administrator)
-        if isinstance(self.members, ZooKeeperMembers):
-            faults.add(ZooKeeperFaults(self._chance(), self.members, self.trace).kinds)
+        faults = Faults(self._chance(), self.cluster, self.network, self.disk, self.trace, administrator)
+        if isinstance(self.cluster, ZooKeeperBrokers):
+            faults.add(ZooKeeperFaults(self._chance(), self.cluster, self.trace).kinds)
         return lambda: faults.run(self._duration_s)
 
     def client(self, host: str, rack: str = "") -> Client:
-        return Client(host, self.members.hosts, self._chance(), self.trace, rack)
+        return Client(host, self.cluster.hosts, self._chance(), self.trace, rack)
 
     def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self.loop.create_task(work)
@@ -315,7 +315,7 @@ class Simulation:
         if error is not None and self.violation is None:
             while isinstance(error, BaseExceptionGroup):
                 error = error.exceptions[0]
-            self._failed(Violation(f"a client ended: {type(error).__name__}: {error}"))
+            self._failed(Violation(f"a client failed: {type(error).__name__}: {error}"))
 
     async def _create_topic(
         self, admin: Client, name: str, partitions: int, settings: Mapping[str, str] = MappingProxyType({})
@@ -328,30 +328,30 @@ class Simulation:
                 response = await admin.ask_controller(CreateTopicsRequest([topic], 5000), 7, CreateTopicsResponse)
                 if response.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                     return
-                admin.note(f"{name} is not created: {ErrorCode(response.topics[0].error_code).name}")
+                admin.note(f"CreateTopics {name} failed: {ErrorCode(response.topics[0].error_code).name}")
             await asyncio.sleep(0.1)
 
-    # -- looking on ---------------------------------------------------------------------------------------------------
+    # -- observation --------------------------------------------------------------------------------------------------
 
-    async def _look(self) -> None:
+    async def _observe(self) -> None:
         while True:
-            self.look()
-            await asyncio.sleep(LOOK_S)
+            self.observe()
+            await asyncio.sleep(OBSERVATION_INTERVAL_S)
 
-    def look(self) -> None:
-        """Show the checks what leaders believe."""
-        for broker, node in self.members.running.items():
+    def observe(self) -> None:
+        """Report the state of all leaders to the checks."""
+        for broker, node in self.cluster.running.items():
             for partition in node.broker.partitions:
                 if partition.leader is not None and not partition.error:
                     place = (partition.topic, partition.index)
-                    # A topic may come again by the same name.
+                    # A topic may be created again under the same name.
                     same = (f"{partition.topic} {partition.topic_id.hex()[:8]}", partition.index)
                     self.checks.leads(same, partition.leader_epoch, broker, partition.high_watermark)
-                    ends = {id: each.log_end_offset for id, each in self.members.in_sync(*place).items()}
-                    self.checks.held(place, partition.high_watermark, ends)
+                    ends = {id: each.log_end_offset for id, each in self.cluster.in_sync(*place).items()}
+                    self.checks.isr_ends(place, partition.high_watermark, ends)
 
     def _newest_epoch(self, place: tuple[str, int]) -> int:
-        known = (node.broker.partitions.get(*place) for node in self.members.running.values())
+        known = (node.broker.partitions.get(*place) for node in self.cluster.running.values())
         return max((partition.leader_epoch for partition in known if partition is not None), default=0)
 
     # -- the end ------------------------------------------------------------------------------------------------------
@@ -361,20 +361,20 @@ class Simulation:
             async with asyncio.timeout(self._settled_within_s):
                 await work
         except TimeoutError:
-            self.checks.fail(f"not within {self._settled_within_s:g} s after all was well: {what}")
+            self.checks.fail(f"not within {self._settled_within_s:g} s after the faults: {what}")
 
     async def _until(self, what: str, missing: Callable[[], str]) -> None:
-        """Wait until nothing is `missing`."""
+        """Wait until `missing` returns an empty string."""
         end = self.loop.time() + self._settled_within_s
         while why := missing():
             if self.loop.time() > end:
-                self.checks.fail(f"not within {self._settled_within_s:g} s after all was well: {what}: {why}")
+                self.checks.fail(f"not within {self._settled_within_s:g} s after the faults: {what}: {why}")
             await asyncio.sleep(0.1)
 
     def _logs(self) -> dict[tuple[str, int], dict[int, tuple[int, Log]]]:
-        """High watermark and log, by place and broker."""
+        """Return high watermark and log, by partition and broker."""
         found: dict[tuple[str, int], dict[int, tuple[int, Log]]] = {}
-        for broker, node in self.members.running.items():
+        for broker, node in self.cluster.running.items():
             for partition in node.broker.partitions:
                 if partition.served_log is not None:
                     logs = found.setdefault((partition.topic, partition.index), {})
@@ -385,7 +385,7 @@ class Simulation:
         for place, logs in self._logs().items():
             ends = {broker: (high_watermark, log.log_end_offset) for broker, (high_watermark, log) in logs.items()}
             if len({end for pair in ends.values() for end in pair}) > 1:
-                return f"{place}: high watermark and end by broker: {ends}"
+                return f"{place}: high watermark and log end offset by broker: {ends}"
         return ""
 
     def _ends(self, topic: str = TOPIC) -> list[int]:
@@ -414,7 +414,7 @@ def _different(reached: list[int], ends: list[int]) -> str:
 
 
 def _bytes_between(log: Log, start: int, high_watermark: int) -> bytes:
-    """All batches with records from `start` on."""
+    """Return all batches with records from `start` on."""
     offset, parts = start, []
     while offset < high_watermark and (piece := log.read(offset, 1 << 20, limit=high_watermark)) is not None:
         data = piece.tobytes()

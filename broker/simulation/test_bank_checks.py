@@ -11,8 +11,8 @@ from simulation.transaction_checks import TransactionChecks
 OPENING = [Statement(b"t", 0, account, OPENING_BALANCE, 1) for account in range(ACCOUNTS)]
 
 
-def transfer(number: int, attempt: int, balances: dict[int, int], teller: bytes = b"t") -> list[Statement]:
-    return [Statement(teller, number, account, balance, attempt) for account, balance in balances.items()]
+def transfer(number: int, attempt: int, balances: dict[int, int], producer: bytes = b"t") -> list[Statement]:
+    return [Statement(producer, number, account, balance, attempt) for account, balance in balances.items()]
 
 
 FIRST = transfer(1, 2, {0: OPENING_BALANCE - 5, 3: OPENING_BALANCE + 5})
@@ -35,8 +35,8 @@ def test_statements_may_be_met_in_any_order() -> None:
 @pytest.mark.parametrize(
     ("statements", "wrong"),
     [
-        (FIRST[:1], "transfer 1 is there in part"),
-        (transfer(2, 3, {0: 99, 1: 101}), "transfer 1 is there in part"),
+        (FIRST[:1], "transfer 1 is stored in part"),
+        (transfer(2, 3, {0: 99, 1: 101}), "transfer 1 is stored in part"),
         ([*FIRST, *transfer(1, 1, {1: 90, 2: 110}, b"other")], "transfer 1 was made more than once"),
         (transfer(1, 2, {0: 95, 3: 104}), "the sum of all accounts after transfer 1 is 599"),
     ],
@@ -50,7 +50,7 @@ def test_a_transfer_that_was_made_is_to_be_found() -> None:
     bank = BankChecks(TransactionChecks(lambda violation: None))
     bank.transferred(2)
     bank.found(ledger(*OPENING, *FIRST))
-    with pytest.raises(Violation, match="2 transfers were made, 1 are found"):
+    with pytest.raises(Violation, match="2 transfers were committed, 1 are stored"):
         bank.found(ledger(*OPENING))
 
 
@@ -62,9 +62,9 @@ def test_who_is_fenced_ends_no_transaction() -> None:
     assert not checks.is_fenced("id", (7, 1))
     checks.writing(b"t#1", [b"t:1#1"])
     checks.ending(b"t#1", "id", (7, 0), commit=True)
-    with pytest.raises(Violation, match="was aborted, or is not to be committed"):
+    with pytest.raises(Violation, match="was aborted or is open"):
         checks.read(("accounts", 0), 0, b"t:1#1")
-    with pytest.raises(Violation, match="was ended by who was fenced before"):
+    with pytest.raises(Violation, match="was ended by a fenced producer"):
         checks.ended(b"t#1", commit=True)
-    with pytest.raises(Violation, match="two began"):
+    with pytest.raises(Violation, match="twice"):
         checks.begun("id", (7, 1))

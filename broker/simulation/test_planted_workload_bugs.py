@@ -17,9 +17,9 @@ from odradek_broker.transactions.transaction_marker_channel_manager import Trans
 from odradek_log.cleaner.offset_map import OffsetMap
 from odradek_log.producer_state_manager import TransactionMarker
 from odradek_wire.errors import ErrorCode
+from simulation.bank_producers import BANK
 from simulation.simulation import KINDS, Failure, Kind, Simulation, simulate
-from simulation.tellers import BANK
-from simulation.workloads import SOMETIMES, Bank, Sometimes
+from simulation.workloads import OPTIONAL_WORKLOADS, Bank, OptionalWorkload
 
 pytestmark = pytest.mark.long
 SEEDS = range(6)
@@ -90,31 +90,31 @@ async def all_is_well(simulation: Simulation) -> None:
     await asyncio.sleep(12)
 
 
-PLANTED: list[tuple[Plant, Sometimes, str]] = [
+PLANTED: list[tuple[Plant, OptionalWorkload, str]] = [
     (
         transaction_that_is_complete_before_its_markers_are_written,
         "bank",
-        "was made more than once|is there in part|are found",
+        "was made more than once|is stored in part|are stored",
     ),
-    (commit_that_is_an_abort_in_one_of_the_partitions, "bank", "transfer .* is there in part"),
-    (coordinator_that_heeds_whoever_is_fenced, "bank", "was ended by who was fenced before"),
-    (successor_that_gets_the_epoch_of_its_predecessor, "bank", "two began with"),
+    (commit_that_is_an_abort_in_one_of_the_partitions, "bank", "transfer .* is stored in part"),
+    (coordinator_that_heeds_whoever_is_fenced, "bank", "was ended by a fenced producer"),
+    (successor_that_gets_the_epoch_of_its_predecessor, "bank", "InitProducerId returned .* twice"),
     (
         cleaner_that_takes_the_last_record_of_a_key_for_an_older_one,
         "keys",
-        "no later value was written|the last of its key",
+        "its key has no later value|the last of its key",
     ),
 ]
 
 
 @pytest.mark.parametrize(("plant", "workload", "rule"), PLANTED, ids=[plant.__name__ for plant, *_ in PLANTED])
-def test_a_workload_finds(plant: Plant, workload: Sometimes, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workload_finds(plant: Plant, workload: OptionalWorkload, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     found = next(filter(None, (_why(seed, workload) for seed in SEEDS)), "nothing")
     assert re.search(rule, found), found
 
 
-def _why(seed: int, workload: Sometimes) -> str | None:
+def _why(seed: int, workload: OptionalWorkload) -> str | None:
     try:
         simulate(seed, script=all_is_well, settled_within_s=SETTLED_WITHIN_S, workloads=[workload])
     except Failure as failure:
@@ -125,10 +125,10 @@ def _why(seed: int, workload: Sometimes) -> str | None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_tellers_are_fenced_and_records_are_compacted_away(kind: Kind) -> None:
     """Or else nothing would be checked."""
-    runs = [simulate(seed, kind, workloads=SOMETIMES) for seed in range(2)]
+    runs = [simulate(seed, kind, workloads=OPTIONAL_WORKLOADS) for seed in range(2)]
     banks = [run.bank for run in runs if run.bank is not None]
     assert sum(bank.transfers for bank in banks) > 10
-    assert sum(bank.ended_too_late for bank in banks) > 0
+    assert sum(bank.fenced_ends for bank in banks) > 0
     assert all(run.keys is not None and run.keys.compacted > 20 for run in runs)
 
 
@@ -138,6 +138,6 @@ def test_each_workload_is_in_some_runs_and_not_in_others(kind: Kind) -> None:
     for seed in range(40):
         simulation = Simulation(seed, kind, 1.0)
         simulation.loop.close()
-        chosen.append(simulation.sometimes)
-    for workload in SOMETIMES:
+        chosen.append(simulation.optional_workloads)
+    for workload in OPTIONAL_WORKLOADS:
         assert 4 <= sum(workload in each for each in chosen) <= 20

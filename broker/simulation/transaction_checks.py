@@ -1,12 +1,11 @@
-"""What must hold of transactions: told of each by whoever began it, and in the end shown what readers of committed
-records get.
+"""The rules for transactions: read_committed consumers see each committed transaction whole and nothing of the others.
 
-Whatever was aborted, or never was to be committed, nobody sees, and what was committed is there as a whole. Nobody
-commits anything any more with a transactional id that somebody else has begun with since.
+Producers report each transaction, and read_committed consumers report what they read. A producer that was fenced by a
+later InitProducerId with its transactional id commits nothing.
 
-A transactor takes numbers one after the other, as if it read them from somewhere, writes each to some partition, and
-commits with the same transaction how far it has come: so each number is there once, up to the committed offset, and in
-order. What must hold of a bank is in `bank_checks`.
+A `TransactionalCopier` writes consecutive numbers, each to a random partition, and commits its position in the same
+transaction. Each number below the committed offset is therefore stored exactly once, and in order. `bank_checks` has
+the rules for the bank.
 """
 
 from __future__ import annotations
@@ -18,101 +17,101 @@ from typing import NoReturn
 
 from simulation.checks import Violation
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 
 
 class Outcome(Enum):
     COMMITTED = "committed"
-    PERHAPS = "perhaps committed"
-    ABORTED = "aborted, or never to be committed"
+    UNKNOWN = "committed or aborted"
+    ABORTED = "aborted, or EndTxn was not sent"
 
 
 class TransactionChecks:
-    """`failed` is called with the first violation. Values are `name:what#transaction`, those of transactors
-    `name:number#transaction`; of all of them the transaction is `name#transaction`."""
+    """`failed` is called with each violation. A value is `name:content#number`, written in the transaction
+    `name#number`; the content of a `TransactionalCopier` is a number."""
 
     def __init__(self, failed: Callable[[Violation], None]) -> None:
         self._failed = failed
         self._outcomes: dict[bytes, Outcome] = {}
-        """By name and transaction."""
+        """The outcomes by transaction."""
         self._written: dict[bytes, set[bytes]] = defaultdict(set)
-        self._read: dict[Place, dict[int, bytes]] = defaultdict(dict)
+        self._read: dict[TopicPartition, dict[int, bytes]] = defaultdict(dict)
         self.committed: dict[bytes, int] = defaultdict(int)
-        """By name: how far it was told that its offsets are."""
+        """The last known committed offset by name."""
         self._newest: dict[tuple[str, int], int] = {}
-        """By transactional id and producer id: the last epoch that anybody began with."""
-        self._too_late: set[bytes] = set()
-        """Transactions whose end was asked for by who was fenced."""
+        """The latest producer epoch by transactional id and producer id."""
+        self._fenced_ends: set[bytes] = set()
+        """Transactions that a fenced producer tried to end."""
 
     def fail(self, rule: str) -> NoReturn:
         violation = Violation(rule)
         self._failed(violation)
         raise violation
 
-    # -- transactors --------------------------------------------------------------------------------------------------
+    # -- producers ----------------------------------------------------------------------------------------------------
 
     def writing(self, transaction: bytes, values: Iterable[bytes]) -> None:
-        """Until it is to be committed nobody sees them."""
+        """Record the values of a transaction; a consumer must not see them before the producer commits."""
         self._outcomes.setdefault(transaction, Outcome.ABORTED)
         self._written[transaction].update(values)
 
     def begun(self, transactional_id: str, producer: tuple[int, int]) -> None:
-        """InitProducerId was answered this producer id and epoch."""
+        """Record the producer id and epoch of a successful InitProducerId response."""
         producer_id, epoch = producer
         newest = self._newest.get((transactional_id, producer_id), -1)
         if epoch == newest:
-            self.fail(f"two began with {transactional_id} as {producer}")
+            self.fail(f"InitProducerId returned {producer} twice for {transactional_id}")
         self._newest[transactional_id, producer_id] = max(newest, epoch)
 
     def is_fenced(self, transactional_id: str, producer: tuple[int, int]) -> bool:
-        """Whether somebody else has begun since."""
+        """Return whether a later InitProducerId has fenced this producer."""
         producer_id, epoch = producer
         return epoch < self._newest.get((transactional_id, producer_id), -1)
 
     def ending(self, transaction: bytes, transactional_id: str, producer: tuple[int, int], *, commit: bool) -> None:
-        """EndTxn is asked for. Of who is fenced it has no effect, and no answer but an error."""
+        """Record an EndTxn request. From a fenced producer it must have no effect and return an error."""
         if self.is_fenced(transactional_id, producer):
-            self._too_late.add(transaction)
+            self._fenced_ends.add(transaction)
         elif commit:
-            self._outcomes[transaction] = Outcome.PERHAPS
+            self._outcomes[transaction] = Outcome.UNKNOWN
 
     @property
-    def ended_too_late(self) -> int:
-        return len(self._too_late)
+    def fenced_ends(self) -> int:
+        return len(self._fenced_ends)
 
     def ended(self, transaction: bytes, *, commit: bool) -> None:
-        """It was answered without an error."""
-        if transaction in self._too_late:
-            self.fail(f"{transaction!r} was ended by who was fenced before")
+        """Record a successful EndTxn response."""
+        if transaction in self._fenced_ends:
+            self.fail(f"{transaction!r} was ended by a fenced producer")
         if commit:
             self._outcomes[transaction] = Outcome.COMMITTED
 
-    def came_to(self, name: bytes, offset: int) -> None:
-        """With what it has just committed the transactor has come to `offset`."""
+    def position_committed(self, name: bytes, offset: int) -> None:
+        """Record the position that a `TransactionalCopier` has committed."""
         self.committed[name] = max(self.committed[name], offset)
 
-    def position_told(self, name: bytes, offset: int) -> None:
-        """A transactor that begins anew is told how far it had come."""
+    def position_fetched(self, name: bytes, offset: int) -> None:
+        """Record the position that a restarted `TransactionalCopier` has fetched."""
         if offset < self.committed[name]:
-            self.fail(f"{name!r} had committed {self.committed[name]}, and is told {offset}")
+            self.fail(f"{name!r} had committed offset {self.committed[name]}, and OffsetFetch returned {offset}")
         self.committed[name] = offset
 
     # -- readers of committed records ---------------------------------------------------------------------------------
 
-    def read(self, place: Place, offset: int, value: bytes) -> None:
+    def read(self, place: TopicPartition, offset: int, value: bytes) -> None:
         transaction = value.partition(b":")[0] + b"#" + value.rpartition(b"#")[2]
         if self._outcomes.get(transaction) is Outcome.ABORTED:
-            self.fail(f"{value!r} is read at {offset} of {place}, and was aborted, or is not to be committed yet")
+            self.fail(f"{value!r} is read at offset {offset} of {place}, and its transaction was aborted or is open")
         self._read[place][offset] = value
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def final(self, logs: Mapping[Place, Mapping[int, bytes]]) -> None:
-        """All committed records, by offset."""
+    def final(self, logs: Mapping[TopicPartition, Mapping[int, bytes]]) -> None:
+        """Compare all committed records, by offset, with what producers and consumers have reported."""
         for place, log in logs.items():
             for offset, value in self._read[place].items():
                 if log.get(offset) != value:
-                    self.fail(f"{value!r} was read at {offset} of {place}, {log.get(offset)!r} is there")
+                    self.fail(f"{value!r} was read at offset {offset} of {place}, {log.get(offset)!r} is stored")
         seen = Counter(value for log in logs.values() for value in log.values())
         for transaction, values in self._written.items():
             there = {value for value in values if seen[value]}
@@ -120,25 +119,25 @@ class TransactionChecks:
             if outcome is Outcome.COMMITTED and there != values:
                 self.fail(f"{transaction!r} was committed, and lacks {sorted(values - there)[:3]}")
             if outcome is Outcome.ABORTED and there:
-                self.fail(f"{transaction!r} was not committed, and {sorted(there)[:3]} is there")
+                self.fail(f"{transaction!r} was not committed, and {sorted(there)[:3]} is stored")
             if there and there != values:
                 self.fail(
-                    f"{transaction!r} is there in part: {sorted(there)[:3]}, and not {sorted(values - there)[:3]}"
+                    f"{transaction!r} is stored in part: {sorted(there)[:3]}, and not {sorted(values - there)[:3]}"
                 )
         for name, end in self.committed.items():
             self._each_once(name, end, logs)
 
-    def _each_once(self, name: bytes, end: int, logs: Mapping[Place, Mapping[int, bytes]]) -> None:
+    def _each_once(self, name: bytes, end: int, logs: Mapping[TopicPartition, Mapping[int, bytes]]) -> None:
         found: Counter[int] = Counter()
         for place, log in logs.items():
             last = -1
             for offset in sorted(log):
-                whose, _, number = log[offset].partition(b"#")[0].rpartition(b":")
-                if whose == name:
+                owner, _, number = log[offset].partition(b"#")[0].rpartition(b":")
+                if owner == name:
                     found[int(number)] += 1
                     if int(number) < last:
-                        self.fail(f"{log[offset]!r} at {offset} of {place} stands behind {last}")
+                        self.fail(f"{log[offset]!r} at offset {offset} of {place} comes after {last}")
                     last = int(number)
         for each in range(max([end, *(largest + 1 for largest in found)])):
             if found[each] != (1 if each < end else 0):
-                self.fail(f"{name!r} has committed {end}; number {each} is there {found[each]} times")
+                self.fail(f"{name!r} has committed offset {end}; number {each} is stored {found[each]} times")

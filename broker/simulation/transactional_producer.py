@@ -1,7 +1,7 @@
-"""A producer of transactions, as far as its requests go; what it writes is the workload's (`transactors`, `tellers`).
+"""The requests of a transactional producer; `transactional_copiers` and `bank_producers` choose the records.
 
-As Kafka's producer it goes by what the cluster says of `transaction.version`: with version 2 partitions are added by
-writing to them, and every end gives a new epoch.
+As Kafka's producer, it follows the cluster's `transaction.version`: with version 2, a Produce request adds its
+partition to the transaction, and each EndTxn response has a new epoch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from odradek_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRe
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
 from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from odradek_wire.records.builder import BatchBuilder
-from simulation.client import Client, Place, UnreachableError
+from simulation.client import Client, TopicPartition, UnreachableError
 from simulation.transaction_checks import TransactionChecks
 
 GROUP = "transfers"
@@ -48,12 +48,12 @@ R = TypeVar("R", bound=Message)
 
 
 class GivenUpError(Exception):
-    """The transaction does not go on: begin anew."""
+    """The transaction failed: the producer must start again with `begin`."""
 
 
 class TransactionalProducer:
-    """Writes to the partitions of `topic`. Where nothing else is said, methods raise UnreachableError and GivenUpError;
-    then it is to `begin` anew."""
+    """Writes to the partitions of `topic`. Every coroutine may raise UnreachableError and GivenUpError; the caller then
+    calls `begin` again."""
 
     def __init__(
         self, client: Client, checks: TransactionChecks, transactional_id: str, topic: str, partitions: int
@@ -69,11 +69,11 @@ class TransactionalProducer:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether somebody has begun with the same id since."""
+        """Whether another producer has called InitProducerId with the same transactional id since."""
         return self._checks.is_fenced(self._id, self._producer)
 
     async def begin(self) -> None:
-        """Whoever had begun with this id before is fenced, and what that had begun is over."""
+        """Send InitProducerId, which fences earlier producers with this id and aborts their open transaction."""
         found = await self._client.ask_any(ApiVersionsRequest("simulation", "1"), 3, ApiVersionsResponse)
         levels = {feature.name: feature.max_version_level for feature in found.finalized_features}
         self._implicit = levels.get("transaction.version", 0) >= 2
@@ -81,12 +81,12 @@ class TransactionalProducer:
             begun = await self._ask(InitProducerIdRequest(self._id, TIMEOUT_MS), 4, InitProducerIdResponse)
             if not begun.error_code:
                 break
-            await self._again("InitProducerId", begun.error_code)
+            await self._back_off("InitProducerId", begun.error_code)
         self._use((begun.producer_id, begun.producer_epoch))
         self._checks.begun(self._id, self._producer)
 
     def forget_all(self) -> None:
-        """Look for coordinators and leaders again."""
+        """Forget the known coordinators and leaders."""
         self._client.forget_coordinator(self._id, TRANSACTIONS)
         self._client.forget_coordinator(GROUP)
         for partition in range(self._partitions):
@@ -96,8 +96,8 @@ class TransactionalProducer:
         key = (GROUP, GROUPS) if of_group else (self._id, TRANSACTIONS)
         return await (await self._client.coordinator(*key)).ask(request, version, answer)
 
-    async def _again(self, what: str, error: int) -> None:
-        """Wait before it is asked again. Raises GivenUpError if that is of no use."""
+    async def _back_off(self, what: str, error: int) -> None:
+        """Wait before the next try. Raises GivenUpError for an error that a retry cannot mend."""
         if error not in AGAIN:
             raise GivenUpError(f"{what}: {ErrorCode(error).name}")
         self.forget_all()
@@ -111,7 +111,7 @@ class TransactionalProducer:
     # -- a transaction ------------------------------------------------------------------------------------------------
 
     async def add(self, partitions: list[int]) -> None:
-        """They are to be written to."""
+        """Add partitions to the transaction."""
         if self._implicit:
             return
         for _ in range(TRIES):
@@ -125,11 +125,11 @@ class TransactionalProducer:
             error = next((each.partition_error_code for each in results if each.partition_error_code), 0)
             if not error:
                 return
-            await self._again("AddPartitionsToTxn", error)
-        raise GivenUpError("AddPartitionsToTxn, again and again")
+            await self._back_off("AddPartitionsToTxn", error)
+        raise GivenUpError(f"AddPartitionsToTxn: every one of {TRIES} tries failed")
 
     async def write(self, partition: int, values: Sequence[bytes]) -> None:
-        """What was not answered may have been written: it is sent again as it was."""
+        """Write a batch. A request without a response is retried with the same sequence numbers."""
         place = (self._topic, partition)
         producer_id, epoch = self._producer
         sequence = self._sequences.get(partition, 0)
@@ -155,11 +155,11 @@ class TransactionalProducer:
             if error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                 self._sequences[partition] = sequence + len(values)
                 return
-            await self._again("Produce", error)
-        raise GivenUpError("Produce, again and again")
+            await self._back_off("Produce", error)
+        raise GivenUpError(f"Produce: every one of {TRIES} tries failed")
 
     async def end(self, transaction: bytes, *, commit: bool) -> None:
-        """Both that it ends and that it has ended is told to the checks."""
+        """End the transaction, and report the request and the response to the checks."""
         self._checks.ending(transaction, self._id, self._producer, commit=commit)
         for _ in range(TRIES):
             request = EndTxnRequest(self._id, *self._producer, commit)
@@ -170,16 +170,16 @@ class TransactionalProducer:
                 if self._implicit:
                     self._use((answer.producer_id, answer.producer_epoch))
                 return
-            await self._again("EndTxn", answer.error_code)
-        raise GivenUpError("EndTxn, again and again")
+            await self._back_off("EndTxn", answer.error_code)
+        raise GivenUpError(f"EndTxn: every one of {TRIES} tries failed")
 
     # -- offsets ------------------------------------------------------------------------------------------------------
 
-    async def offset(self, source: Place) -> int:
-        """What was committed last; -1 if nothing was.
+    async def offset(self, source: TopicPartition) -> int:
+        """Return the committed offset of `source`, -1 if there is none.
 
-        A broker that coordinates no more and has not heard of it tells what it knows, as Kafka's do: nobody then has
-        the last word but one who can have a commit replicated. So there is one first, of an offset that means nothing.
+        A broker that does not know yet that it is no longer the coordinator returns old offsets, as Kafka's does. Only
+        the real coordinator can replicate a commit, so an OffsetCommit for another partition is sent first.
         """
         while True:
             nothing = OffsetCommitRequest(GROUP)
@@ -188,7 +188,7 @@ class TransactionalProducer:
             committed = await self._ask(nothing, 7, OffsetCommitResponse, of_group=True)
             error = committed.topics[0].partitions[0].error_code
             if error:
-                await self._again("OffsetCommit", error)
+                await self._back_off("OffsetCommit", error)
                 continue
             topic = OffsetFetchRequest.OffsetFetchRequestTopic(source[0], [source[1]])
             stable = OffsetFetchRequest(GROUP, [topic])
@@ -197,17 +197,17 @@ class TransactionalProducer:
             error = answer.error_code or answer.topics[0].partitions[0].error_code
             if not error:
                 return answer.topics[0].partitions[0].committed_offset
-            await self._again("OffsetFetch", error)
+            await self._back_off("OffsetFetch", error)
 
-    async def commit_offset(self, source: Place, offset: int) -> None:
-        """With the transaction."""
+    async def commit_offset(self, source: TopicPartition, offset: int) -> None:
+        """Commit the offset of `source` in the transaction."""
         producer_id, epoch = self._producer
         for _ in range(TRIES):
             if not self._implicit:
                 adding = AddOffsetsToTxnRequest(self._id, producer_id, epoch, GROUP)
                 added = await self._ask(adding, 3, AddOffsetsToTxnResponse)
                 if added.error_code:
-                    await self._again("AddOffsetsToTxn", added.error_code)
+                    await self._back_off("AddOffsetsToTxn", added.error_code)
                     continue
             request = TxnOffsetCommitRequest(self._id, GROUP, producer_id, epoch)
             partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(source[1], offset)
@@ -218,5 +218,5 @@ class TransactionalProducer:
             error = answer.topics[0].partitions[0].error_code
             if not error:
                 return
-            await self._again("TxnOffsetCommit", error)
-        raise GivenUpError("TxnOffsetCommit, again and again")
+            await self._back_off("TxnOffsetCommit", error)
+        raise GivenUpError(f"TxnOffsetCommit: every one of {TRIES} tries failed")

@@ -1,8 +1,7 @@
-"""What is written and read beside the events, each on a topic of its own: numbers in transactions, the accounts of a
-bank, and keys that are compacted.
+"""Workloads with a topic of their own: consecutive numbers in transactions, the accounts of a bank, compacted keys.
 
-A workload's writers and `reader` work while all goes wrong; when all is well and the writers are done, `again` reads
-from the beginning, and what it finds is judged.
+The writers and `reader` of a workload run during the faults. After the faults, when the writers have finished, `again`
+reads the topic from the beginning, and `judge` checks it.
 """
 
 from __future__ import annotations
@@ -11,21 +10,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
 from simulation.bank_checks import BankChecks, Ledger
+from simulation.bank_producers import BankProducer
 from simulation.checks import Checks, Violation
-from simulation.client import Client, Place
+from simulation.client import Client, TopicPartition
 from simulation.committed_reader import CommittedReader
 from simulation.producers import Producer
 from simulation.readers import Reader
-from simulation.tellers import Teller
 from simulation.transaction_checks import TransactionChecks
-from simulation.transactors import Transactor
+from simulation.transactional_copiers import TransactionalCopier
 
-Sometimes = Literal["bank", "keys"]
-"""What is there in a part of the runs."""
-SOMETIMES: tuple[Sometimes, ...] = ("bank", "keys")
+OptionalWorkload = Literal["bank", "keys"]
+"""The workloads that only some runs have."""
+OPTIONAL_WORKLOADS: tuple[OptionalWorkload, ...] = ("bank", "keys")
 KEYED = "keyed"
 Clients = Callable[[str], Client]
-"""A client on a host of its own."""
+"""Makes a client on the named host."""
 
 
 class Writer(Protocol):
@@ -38,7 +37,7 @@ class Workload(Protocol):
     topic: str
     partitions: int
     settings: Mapping[str, str]
-    """Of the topic."""
+    """The configuration of the topic."""
     again: CommittedReader
 
     @property
@@ -48,12 +47,12 @@ class Workload(Protocol):
     def reader(self) -> CommittedReader | Reader: ...
 
     def judge(self) -> None:
-        """Both readers are at the end."""
+        """Check the records once both readers have reached the end."""
         ...
 
 
 class Numbers:
-    """Each transactor keeps how far it has come as an offset of a partition of `source`."""
+    """Each `TransactionalCopier` commits its position as an offset of a partition of `source`."""
 
     topic = "results"
     partitions = 2
@@ -62,7 +61,9 @@ class Numbers:
     def __init__(self, client: Clients, failed: Callable[[Violation], None], source: str) -> None:
         self._checks = TransactionChecks(failed)
         place = (self.topic, self.partitions)
-        self.writers = [Transactor(client(f"transactor-{at}"), self._checks, *place, source, at) for at in range(2)]
+        self.writers = [
+            TransactionalCopier(client(f"transactor-{at}"), self._checks, *place, source, at) for at in range(2)
+        ]
         self.reader = CommittedReader(client("committed"), self._checks, *place)
         self.again = CommittedReader(client("final"), None, *place)
 
@@ -79,7 +80,7 @@ class Bank:
         self._checks = TransactionChecks(failed)
         self._bank = BankChecks(self._checks)
         place = (self.topic, self.partitions)
-        self.writers = [Teller(client(f"teller-{at}"), self._checks, self._bank, *place) for at in range(2)]
+        self.writers = [BankProducer(client(f"teller-{at}"), self._checks, self._bank, *place) for at in range(2)]
         self.reader = CommittedReader(client("accountant"), self._checks, *place)
         self.again = CommittedReader(client("auditor"), None, *place)
 
@@ -88,9 +89,9 @@ class Bank:
         return self._bank.transfers
 
     @property
-    def ended_too_late(self) -> int:
-        """How many transactions tellers wanted to end that were fenced."""
-        return self._checks.ended_too_late
+    def fenced_ends(self) -> int:
+        """The number of transactions that a fenced producer tried to end."""
+        return self._checks.fenced_ends
 
     def judge(self) -> None:
         found = self.again.found
@@ -99,7 +100,7 @@ class Bank:
 
 
 class Keys:
-    """One producer writes all of them, so that what comes later is known."""
+    """One producer writes every value of a key, so that the order of the values is known."""
 
     topic = KEYED
     partitions = 2
@@ -116,13 +117,13 @@ class Keys:
         self.reader = Reader(client("keyed-reader"), checks, *place)
         self.again = CommittedReader(client("keyed-again"), None, *place)
         self.compacted = 0
-        """How many records replicas lack in the end."""
+        """The number of records that compaction has removed, summed over all replicas."""
 
     def judge(self) -> None:
-        """What is compacted away meanwhile, the replicas show."""
+        """Do nothing: `judge_replicas` checks what is left after compaction."""
 
-    def judge_replicas(self, place: Place, end: int, logs: Mapping[int, Mapping[int, bytes]]) -> None:
-        """Values by offset, by broker; `end` is the high watermark."""
+    def judge_replicas(self, place: TopicPartition, end: int, logs: Mapping[int, Mapping[int, bytes]]) -> None:
+        """Check a partition's values by offset, by broker; `end` is its high watermark."""
         self.compacted += sum(end - len(log) for log in logs.values())
         seen = {f"broker {broker}": log for broker, log in logs.items()}
         self._checks.final_keys(place, {**seen, "a reader": self.again.found[place]})

@@ -1,7 +1,7 @@
-"""What must hold in a cluster over ZooKeeper beside `checks`: a deposed controller changes nothing, neither there nor
-at a broker; one controller acts in an epoch; a broker that began anew is not taken for the one before.
+"""The rules for a cluster over ZooKeeper beside `checks`: a deposed controller changes neither znodes nor brokers, each
+controller epoch has one controller, and requests that name an old broker epoch have no effect.
 
-Told of every transaction of ZooKeeper, and of what brokers answer to each other.
+The ZooKeeper double reports each transaction, and the brokers report the requests between them.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ class ZooKeeperChecks:
         self._checks = checks
         self._epoch = 0
         self._elected: dict[int, int] = {}
-        """The session by controller epoch."""
+        """The session of the controller by controller epoch."""
         self._acting: dict[int, int] = {}
-        """The broker by controller epoch."""
-        self._heeded: dict[tuple[int, int], int] = defaultdict(int)
-        """The latest controller epoch by broker and its registration."""
+        """The broker that is the controller by controller epoch."""
+        self._accepted: dict[tuple[int, int], int] = defaultdict(int)
+        """The latest accepted controller epoch by broker and broker epoch."""
         self._states: dict[str, PartitionState] = {}
 
     def state(self, topic: str, index: int) -> PartitionState | None:
-        """What is stored about a partition."""
+        """Return the partition state that ZooKeeper stores."""
         return self._states.get(paths.state(topic, index))
 
     def in_sync_on(self, broker: int) -> list[tuple[str, int]]:
-        """The partitions that a broker is in sync with, by what is stored."""
+        """Return the partitions with the broker in the stored ISR."""
         places = []
         for path, state in self._states.items():
             if broker in state.isr:
@@ -51,15 +51,15 @@ class ZooKeeperChecks:
 
     def _was_elected(self, session: int, epoch: int) -> None:
         if epoch <= self._epoch:
-            self._checks.fail(f"controller epoch {epoch} is given to session {session:x} after {self._epoch}")
+            self._checks.fail(f"session {session:x} is elected with controller epoch {epoch} after epoch {self._epoch}")
         self._epoch = epoch
         self._elected[epoch] = session
 
     def _wrote(self, session: int, op: Create | Set | Delete) -> None:
         if session != self._elected.get(self._epoch):
             self._checks.fail(
-                f"a deposed controller changes {op.path}: session {session:x} in epoch {self._epoch}, which is of "
-                f"{self._elected.get(self._epoch, 0):x}"
+                f"a deposed controller changes {op.path}: session {session:x} in controller epoch {self._epoch}, which "
+                f"belongs to session {self._elected.get(self._epoch, 0):x}"
             )
         if not op.path.endswith("/state"):
             return
@@ -68,39 +68,42 @@ class ZooKeeperChecks:
             return
         state = self._states[op.path] = PartitionState.decode(op.path, op.data or b"")
         if state.controller_epoch != self._epoch:
-            self._checks.fail(f"{op.path} is written in epoch {self._epoch}: {state}")
+            self._checks.fail(f"{op.path} is written in controller epoch {self._epoch}: {state}")
         if not state.isr or (state.leader >= 0 and state.leader not in state.isr):
-            self._checks.fail(f"{op.path}: who leads is not in sync: {state}")
+            self._checks.fail(f"{op.path}: the leader is not in the ISR: {state}")
         if before is not None and state.leader_epoch < before.leader_epoch:
             self._checks.fail(f"{op.path}: the leader epoch goes back: {before}, {state}")
         if before is not None and state.leader_epoch == before.leader_epoch and state.leader != before.leader:
-            self._checks.fail(f"{op.path}: two leaders in one epoch: {before}, {state}")
+            self._checks.fail(f"{op.path}: two leaders in one leader epoch: {before}, {state}")
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
-    def heeded(
+    def controller_request_accepted(
         self, broker: int, registered: int, what: str, controller: int, controller_epoch: int, broker_epoch: int
     ) -> None:
         """A broker that knows its registration as `registered` has done what a controller said."""
         if broker_epoch != -1 and broker_epoch < registered:
             self._checks.fail(
-                f"broker {broker}, registered as {registered}, heeds {what} to its registration {broker_epoch}"
+                f"broker {broker}, in broker epoch {registered}, accepts {what} for broker epoch {broker_epoch}"
             )
         acting = self._acting.setdefault(controller_epoch, controller)
         if acting != controller:
-            self._checks.fail(f"brokers {acting} and {controller} are both the controller in epoch {controller_epoch}")
-        latest = self._heeded[broker, registered]
+            self._checks.fail(
+                f"brokers {acting} and {controller} are both the controller in controller epoch {controller_epoch}"
+            )
+        latest = self._accepted[broker, registered]
         if controller_epoch < latest:
             self._checks.fail(
-                f"broker {broker} heeds {what} of a deposed controller: {controller} in epoch {controller_epoch}, "
-                f"after one in {latest}"
+                f"broker {broker} accepts {what} of a deposed controller: broker {controller} in controller epoch "
+                f"{controller_epoch}, after epoch {latest}"
             )
-        self._heeded[broker, registered] = controller_epoch
+        self._accepted[broker, registered] = controller_epoch
 
-    def took(self, what: str, broker: int, broker_epoch: int, registered: int) -> None:
-        """A controller that knows a broker as registered in this epoch has done what a broker asked for."""
+    def broker_request_accepted(self, what: str, broker: int, broker_epoch: int, registered: int) -> None:
+        """Record a broker's request that the controller has carried out; `registered` is the broker epoch that the
+        controller knows."""
         if broker_epoch != -1 and broker_epoch < registered:
             self._checks.fail(
-                f"the controller takes {what} of broker {broker} in its registration {broker_epoch}, which is over: "
-                f"it is in {registered}"
+                f"the controller accepts {what} of broker {broker} in broker epoch {broker_epoch}; the broker is "
+                f"registered in epoch {registered}"
             )

@@ -10,16 +10,16 @@ from odradek_controller.zookeeper import paths
 from odradek_controller.zookeeper.client import Delete
 from simulation.faults import Kind
 from simulation.trace import Trace
-from simulation.zookeeper_members import ZooKeeperMembers
+from simulation.zookeeper_brokers import ZooKeeperBrokers
 
 
 class ZooKeeperFaults:
     """`kinds` are for `Faults.add`."""
 
-    def __init__(self, chance: random.Random, members: ZooKeeperMembers, trace: Trace) -> None:
+    def __init__(self, chance: random.Random, cluster: ZooKeeperBrokers, trace: Trace) -> None:
         self._chance = chance
-        self._members = members
-        self._zookeeper = members.zookeeper
+        self._cluster = cluster
+        self._zookeeper = cluster.zookeeper
         self._trace = trace
         self.kinds: tuple[Kind, ...] = (
             (4, self._cut_off),
@@ -32,39 +32,39 @@ class ZooKeeperFaults:
 
     def _any_broker(self) -> int:
         """The controller, more often than not."""
-        controller = self._members.controller_id
+        controller = self._cluster.controller_id
         if controller is not None and self._chance.random() < 0.5:
             return controller
-        return self._chance.choice(self._members.ids)
+        return self._chance.choice(self._cluster.ids)
 
     async def _cut_off(self) -> None:
         """A broker from ZooKeeper, in one direction or in both; it reaches all others."""
         broker = self._any_broker()
-        process, session = self._members.processes[broker], self._members.sessions.get(broker)
-        if session is None or not self._members.may_fail(broker):
+        process, session = self._cluster.processes[broker], self._cluster.sessions.get(broker)
+        if session is None or not self._cluster.may_fail(broker):
             return
         to_server, to_client, sign = self._chance.choice(
             ((True, False, "->"), (False, True, "<-"), (True, True, "<->"))
         )
         self._trace.add(process.name, f"nothing passes {sign} ZooKeeper")
         process.call(lambda: self._zookeeper.cut(session, to_server=to_server, to_client=to_client))
-        with self._members.shaken(broker):
+        with self._cluster.shaken(broker):
             await self._for(0.5, 12)
         self._trace.add(process.name, "reaches ZooKeeper again")
         process.call(self._zookeeper.heal, session)
 
     async def _lose_connection(self) -> None:
         broker = self._any_broker()
-        process, session = self._members.processes[broker], self._members.sessions.get(broker)
-        if session is not None and self._members.may_fail(broker):
+        process, session = self._cluster.processes[broker], self._cluster.sessions.get(broker)
+        if session is not None and self._cluster.may_fail(broker):
             self._trace.add(process.name, "loses its connection to ZooKeeper")
             process.call(self._zookeeper.drop, session)
 
     async def _expire(self) -> None:
         broker = self._any_broker()
-        session = self._members.sessions.get(broker)
-        if session is not None and self._members.may_fail(broker):
-            self._trace.add(self._members.hosts[broker], f"session {session.session_id:x} is ended")
+        session = self._cluster.sessions.get(broker)
+        if session is not None and self._cluster.may_fail(broker):
+            self._trace.add(self._cluster.hosts[broker], f"session {session.session_id:x} is ended")
             self._zookeeper.expire(session)
 
     async def _slow_down(self) -> None:
@@ -85,7 +85,7 @@ class ZooKeeperFaults:
 
     async def _move_controller(self) -> None:
         """As an administrator does: the office is free for whoever is faster."""
-        self._trace.add("admin", f"the controller, broker {self._members.controller_id}, shall be another one")
+        self._trace.add("admin", f"the controller, broker {self._cluster.controller_id}, shall be another one")
         self._zookeeper.force(Delete(paths.CONTROLLER))
 
     async def _for(self, least_s: float, most_s: float) -> None:

@@ -27,13 +27,13 @@ from odradek_wire.records.record_codec import read_records
 from simulation.checks import Checks, Violation
 from simulation.client import Client, UnreachableError
 from simulation.committed_reader import CommittedReader
+from simulation.consumer_group import Group
 from simulation.crash_points import Kind
-from simulation.members import Group
 from simulation.producers import Producer
-from simulation.readers import FETCH_VERSION, Reader, Watcher
+from simulation.readers import FETCH_VERSION, LatestOffsetReader, Reader
 from simulation.trace import Trace
 from simulation.transaction_checks import TransactionChecks
-from simulation.transactors import Transactor
+from simulation.transactional_copiers import TransactionalCopier
 
 HOST = "broker-0"
 TOPIC = "events"
@@ -189,15 +189,16 @@ class _Run:
             Producer(self._client("plain-one"), checks, *topic, acks=1, idempotent=False, promised=True),
         ]
         results = (RESULTS, RESULTS_PARTITIONS)
-        transactors = [
-            Transactor(self._client(f"transactor-{at}"), self._transactions, *results, TOPIC, at) for at in range(2)
+        copiers = [
+            TransactionalCopier(self._client(f"transactor-{at}"), self._transactions, *results, TOPIC, at)
+            for at in range(2)
         ]
         committed = CommittedReader(self._client("committed"), self._transactions, *results)
         reader = Reader(self._client("reader"), checks, *topic)
-        watcher = Watcher(self._client("watcher"), checks, *topic)
+        watcher = LatestOffsetReader(self._client("watcher"), checks, *topic)
         group = Group(self._client, checks, *topic, self._chance)
         async with asyncio.TaskGroup() as tasks:
-            writers: list[Producer | Transactor] = [*producers, *transactors]
+            writers: list[Producer | TransactionalCopier] = [*producers, *copiers]
             producing = [tasks.create_task(writer.run(0.02)) for writer in writers]
             readers = (reader.run(), watcher.run(), group.run(), committed.run())
             forever = [tasks.create_task(work) for work in readers]

@@ -141,7 +141,7 @@ class Member:
         for found in answer.topics[0].partitions:
             self._judge(found.error_code)
             partition, offset = found.partition_index, found.committed_offset
-            self._checks.committed_told(GROUP, (self._topic, partition), floors[partition], offset)
+            self._checks.offset_fetch_returned(GROUP, (self._topic, partition), floors[partition], offset)
             self._client.heard_of_epoch(self._topic, partition, found.committed_leader_epoch)
             self._positions[partition] = self._committed[partition] = max(offset, 0)
 

@@ -40,7 +40,7 @@ OF_ONE = {
 }
 
 
-class LoneMember:
+class SingleBroker:
     """A `Cluster` of one. `points` is the disk of the process, before `disk`."""
 
     def __init__(

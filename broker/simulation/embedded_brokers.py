@@ -23,7 +23,7 @@ from simulation.process import Process
 from simulation.trace import Trace
 
 
-class EmbeddedMembers:
+class EmbeddedBrokers:
     """Brokers 0 to `count` - 1 on the hosts `broker-0` and so on."""
 
     def __init__(

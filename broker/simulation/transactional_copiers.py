@@ -9,7 +9,7 @@ from simulation.transaction_checks import TransactionChecks
 from simulation.transactional_producer import GivenUpError, TransactionalProducer
 
 
-class Transactor:
+class TransactionalCopier:
     """Writes to the partitions of `topic`; how far it has come is kept as an offset of `(source, number)`."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Transactor:
     async def _begin(self) -> None:
         await self._producer.begin()
         self._position = max(await self._producer.offset(self._source), 0)
-        self._checks.position_told(self._name, self._position)
+        self._checks.position_fetched(self._name, self._position)
 
     async def _transact(self) -> None:
         chance = self._client.chance
@@ -67,5 +67,5 @@ class Transactor:
         commit = what < 0.75
         await self._producer.end(transaction, commit=commit)
         if commit:
-            self._checks.came_to(self._name, end)
+            self._checks.position_committed(self._name, end)
             self._position = end

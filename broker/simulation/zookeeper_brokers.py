@@ -68,7 +68,7 @@ class WatchedZooKeeper(ZooKeeperDouble):
             self._notify(events)
 
 
-class ZooKeeperMembers:
+class ZooKeeperBrokers:
     """Brokers 0 to `count` - 1."""
 
     def __init__(
@@ -96,30 +96,30 @@ class ZooKeeperMembers:
         self._disk = disk
         self._network = network
         self._trace = trace
-        self._members: dict[int, BrokerProcess] = {}
+        self._started: dict[int, BrokerProcess] = {}
         self._ending: dict[int, asyncio.Task[None]] = {}
         self._changing = [asyncio.Lock() for _ in self.ids]
         self._weak: int | None = None
         self._shaken: Counter[int] = Counter()
-        self._member = watched_by(checks)
+        self._broker_type = watched_by(checks)
 
     async def start(self) -> None:
         await asyncio.gather(*(self.begin(broker) for broker in self.ids))
 
     @property
     def running(self) -> dict[int, Node]:
-        return {broker: member.node for broker, member in sorted(self._members.items())}
+        return {broker: process.node for broker, process in sorted(self._started.items())}
 
     @property
     def controller(self) -> Controller | None:
         """The one with the highest epoch that believes to be it."""
-        found = [member.role.controller for member in self._members.values() if member.role.controller is not None]
+        found = [process.role.controller for process in self._started.values() if process.role.controller is not None]
         return max(found, key=lambda each: each.image.epoch, default=None)
 
     @property
     def controller_id(self) -> int | None:
         controller = self.controller
-        return next((id for id, each in self._members.items() if each.role.controller is controller), None)
+        return next((id for id, each in self._started.items() if each.role.controller is controller), None)
 
     def in_sync(self, topic: str, index: int) -> dict[int, Partition]:
         """Those in sync by what ZooKeeper has, once they have heard so: who began anew, and has perhaps lost something,
@@ -127,8 +127,8 @@ class ZooKeeperMembers:
         found: dict[int, Partition] = {}
         state = self._checks.state(topic, index)
         for broker in state.isr if state is not None else ():
-            member = self._members.get(broker)
-            partition = member.node.broker.partitions.get(topic, index) if member is not None else None
+            process = self._started.get(broker)
+            partition = process.node.broker.partitions.get(topic, index) if process is not None else None
             if state is None or partition is None or partition.error == ErrorCode.KAFKA_STORAGE_ERROR:
                 continue
             if partition.leader_epoch == state.leader_epoch:
@@ -136,7 +136,7 @@ class ZooKeeperMembers:
         return found
 
     def unsettled(self) -> str:
-        controllers = [broker for broker, each in self._members.items() if each.role.controller is not None]
+        controllers = [broker for broker, each in self._started.items() if each.role.controller is not None]
         controller = self.controller
         if len(controllers) != 1 or controller is None:
             return f"brokers {controllers} are controllers"
@@ -149,8 +149,8 @@ class ZooKeeperMembers:
                 known = (partition.leader, partition.leader_epoch, partition.isr)
                 if stored is None or (stored.leader, stored.leader_epoch, stored.isr) != known:
                     return f"{topic.name}-{index}: the controller knows {known}, stored is {stored}"
-        for broker, member in self._members.items():
-            if difference := _different(member.adapter.image, image):
+        for broker, process in self._started.items():
+            if difference := _different(process.adapter.image, image):
                 return f"broker {broker} knows it differently: {difference}"
         return ""
 
@@ -158,7 +158,7 @@ class ZooKeeperMembers:
 
     async def kill(self, broker: int) -> bool:
         async with self._changing[broker]:
-            if broker not in self._members or not self.may_fail(broker):
+            if broker not in self._started or not self.may_fail(broker):
                 return False
             self._trace.add(self.hosts[broker], "is killed")
             await self._kill(broker)
@@ -166,7 +166,7 @@ class ZooKeeperMembers:
 
     async def lose_power(self, broker: int) -> bool:
         async with self._changing[broker]:
-            if broker not in self._members or not self._may_lose(broker):
+            if broker not in self._started or not self._may_lose(broker):
                 return False
             host = self.hosts[broker]
             self._trace.add(host, "loses power")
@@ -181,11 +181,11 @@ class ZooKeeperMembers:
         controller can see to that only if it knows who is there, and lives to hear of it: one thing at a time."""
         controller = self.controller
         known = {} if controller is None else controller.image.brokers
-        leads = [each.leader for each in self._members[broker].node.broker.partitions if each.leader is not None]
+        leads = [each.leader for each in self._started[broker].node.broker.partitions if each.leader is not None]
         return (
             self.may_fail(broker)
-            and all(known[id].epoch == each.adapter.broker_epoch for id, each in self._members.items() if id in known)
-            and known.keys() >= self._members.keys()
+            and all(known[id].epoch == each.adapter.broker_epoch for id, each in self._started.items() if id in known)
+            and known.keys() >= self._started.keys()
             and not any(count for other, count in self._shaken.items() if other != broker)
             and all(leader.proposed_isr is None for leader in leads)
             and all(self.in_sync(*place).keys() - {broker} for place in self._checks.in_sync_on(broker))
@@ -208,30 +208,30 @@ class ZooKeeperMembers:
             self._shaken[broker] -= 1
 
     async def _kill(self, broker: int) -> None:
-        member = self._members[broker]
-        if member.node.has_disk:
+        process = self._started[broker]
+        if process.node.has_disk:
             self._ending[broker].cancel()
-            del self._members[broker]
+            del self._started[broker]
             self.zookeeper.crash(self.sessions.pop(broker))
-            await self.processes[broker].do(member.kill())
+            await self.processes[broker].do(process.kill())
         else:  # it does so itself
             await self._ending[broker]
 
     async def stop(self, broker: int) -> bool:
         async with self._changing[broker]:
-            if broker not in self._members or not self.may_fail(broker):
+            if broker not in self._started or not self.may_fail(broker):
                 return False
             self._trace.add(self.hosts[broker], "is stopped")
-            member = self._members[broker]
-            await self.processes[broker].do(member.stop(grace_ms=1000))
+            process = self._started[broker]
+            await self.processes[broker].do(process.stop(grace_ms=1000))
             self._ending[broker].cancel()
-            del self._members[broker], self.sessions[broker]
+            del self._started[broker], self.sessions[broker]
             return True
 
     async def begin(self, broker: int) -> None:
         """As often as it takes: while ZooKeeper cannot be reached, for instance, no process stays."""
         async with self._changing[broker]:
-            while broker not in self._members:
+            while broker not in self._started:
                 self._trace.add(self.hosts[broker], "starts")
                 self._network.power_on(self.hosts[broker])
                 try:
@@ -252,14 +252,14 @@ class ZooKeeperMembers:
 
         log = TraceLog(self._trace, unexpected)
         around = BrokerEnvironment(log, process.clock, self._disk, self._chance.randbytes)
-        member = self._members[broker] = await self._member.start(self._static(broker), session, around)
-        self._ending[broker] = asyncio.get_running_loop().create_task(self._when_ended(broker, member))
+        started = self._started[broker] = await self._broker_type.start(self._static(broker), session, around)
+        self._ending[broker] = asyncio.get_running_loop().create_task(self._when_ended(broker, started))
 
-    async def _when_ended(self, broker: int, member: BrokerProcess) -> None:
+    async def _when_ended(self, broker: int, process: BrokerProcess) -> None:
         """A process that has lost its disks is gone, as if it were killed."""
-        await member.ended.wait()
-        if self._members.get(broker) is member:
-            del self._members[broker]
+        await process.ended.wait()
+        if self._started.get(broker) is process:
+            del self._started[broker]
             self.zookeeper.crash(self.sessions.pop(broker))
 
     async def stand_still(self, process: Process, seconds: float) -> None:
@@ -305,7 +305,7 @@ class ZooKeeperMembers:
 
 
 def watched_by(checks: ZooKeeperChecks) -> type[BrokerProcess]:
-    class WatchedMember(BrokerProcess):
+    class WatchedBroker(BrokerProcess):
         """What it answers to other brokers is shown to the checks."""
 
         def __init__(self, node: Node, zk: ZooKeeper, environment: BrokerEnvironment) -> None:
@@ -325,12 +325,12 @@ def watched_by(checks: ZooKeeperChecks) -> type[BrokerProcess]:
             name = type(request).__name__
             if isinstance(request, LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest):
                 sender = (request.controller_id, request.controller_epoch, request.broker_epoch)
-                checks.heeded(self.node.id, self.adapter.broker_epoch, name, *sender)
+                checks.controller_request_accepted(self.node.id, self.adapter.broker_epoch, name, *sender)
             elif controller is not None:
                 known = controller.image.brokers[request.broker_id].epoch
-                checks.took(name, request.broker_id, request.broker_epoch, known)
+                checks.broker_request_accepted(name, request.broker_id, request.broker_epoch, known)
 
-    return WatchedMember
+    return WatchedBroker
 
 
 def _different(known: ClusterImage, image: ClusterImage) -> str:

@@ -18,7 +18,7 @@ BANK = "bank"
 """Their transactional id."""
 
 
-class Teller:
+class BankProducer:
     """An account's statements are in the partition of `topic` that its number says."""
 
     def __init__(
