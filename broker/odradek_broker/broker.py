@@ -338,11 +338,11 @@ class Broker:
                 partition.apply_effects(leader.cannot_join(broker_id))
                 partition.try_complete_delayed()
 
-    def check_lag(self) -> None:
+    def maybe_shrink_isr(self) -> None:
         """Propose ISRs without the followers that lag for longer than `replica.lag.time.max.ms`."""
         now_ms, lag_time_max_ms = self.timers.now_ms(), self.config.integer("replica.lag.time.max.ms")
         for partition in self.partitions:
-            partition.check_lag(now_ms, lag_time_max_ms)
+            partition.maybe_shrink_isr(now_ms, lag_time_max_ms)
 
     async def stop_replication(self) -> None:
         """Stop fetchers, ISR proposals, moves, directory reports, transaction verification and markers, in this order.

@@ -127,7 +127,7 @@ class Node:
             await self._register(ports)
             self._unsubscribe = ports.source.subscribe(broker.apply)
             await ports.channel.submit(BrokerHeartbeatRequest(broker.node_id, broker.epoch))
-            self.log_manager.start(broker.check_lag)
+            self.log_manager.start(broker.maybe_shrink_isr)
             await self.server.serve()
             await self._open_http()
         except BaseException:

@@ -374,10 +374,10 @@ class Partition:
         if start_advanced and self.watchers.operations:
             self.purgatory.check_and_complete(self.watchers)
 
-    def check_lag(self, now_ms: int, lag_time_max_ms: int) -> None:
+    def maybe_shrink_isr(self, now_ms: int, lag_time_max_ms: int) -> None:
         """Propose an ISR without the followers that lag for longer than `lag_time_max_ms`."""
         if self.leader is not None and not self.leader.is_sole_replica and self.error != ErrorCode.KAFKA_STORAGE_ERROR:
-            self.apply_effects(self.leader.check_lag(now_ms, lag_time_max_ms))
+            self.apply_effects(self.leader.maybe_shrink_isr(now_ms, lag_time_max_ms))
 
     def isr_decided(self, isr: frozenset[int], partition_epoch: int) -> None:
         """The controller has decided on the in-sync replicas."""

@@ -65,8 +65,8 @@ class LogManager:
         self._first_clean: asyncio.Task[None] | None = None
         self._stopped = False
 
-    def start(self, check_lag: Callable[[], None]) -> None:
-        """Begin the repeating jobs; each reads its interval when it is due. `check_lag` shrinks ISRs."""
+    def start(self, maybe_shrink_isr: Callable[[], None]) -> None:
+        """Begin the repeating jobs; each reads its interval when it is due. `maybe_shrink_isr` shrinks ISRs."""
         jobs: tuple[tuple[str, Callable[[], None]], ...] = (
             ("log.retention.check.interval.ms", lambda: self.delete_old_segments(self._partitions)),
             ("log.flush.scheduler.interval.ms", self._flush_due),
@@ -79,7 +79,7 @@ class LogManager:
             jobs += (("log.cleaner.backoff.ms", self._clean),)
         for setting, job in jobs:
             self._repeat(setting, job)
-        self._repeat("replica.lag.time.max.ms", check_lag, per_interval=2)
+        self._repeat("replica.lag.time.max.ms", maybe_shrink_isr, per_interval=2)
 
     async def stop(self) -> None:
         """End the repeating jobs and the compaction that runs."""

@@ -66,15 +66,15 @@ def test_the_high_watermark_advances_without_a_slow_follower() -> None:
     core = leader((1, 2), (1, 2))
     core.follower_fetched(2, 10, 0, now_ms=0)
     core.appended(20)
-    assert core.check_lag(now_ms=30_000, lag_time_max_ms=30_000) == []
-    assert core.check_lag(now_ms=30_001, lag_time_max_ms=30_000) == [ProposeIsr(frozenset({1}))]
+    assert core.maybe_shrink_isr(now_ms=30_000, lag_time_max_ms=30_000) == []
+    assert core.maybe_shrink_isr(now_ms=30_001, lag_time_max_ms=30_000) == [ProposeIsr(frozenset({1}))]
     assert core.isr_decided(frozenset({1}), partition_epoch=1) == [HighWatermarkAdvanced(20)]
 
 
 def test_a_follower_at_the_end_stays_in_sync_without_produces() -> None:
     core = leader((1, 2), (1, 2))
     core.follower_fetched(2, 10, 0, now_ms=0)
-    assert core.check_lag(now_ms=1_000_000, lag_time_max_ms=30_000) == []
+    assert core.maybe_shrink_isr(now_ms=1_000_000, lag_time_max_ms=30_000) == []
 
 
 def test_a_follower_at_the_end_of_its_last_fetch_is_caught_up() -> None:
@@ -83,7 +83,7 @@ def test_a_follower_at_the_end_of_its_last_fetch_is_caught_up() -> None:
     for second in range(1, 100):
         core.appended(10 + second)
         core.follower_fetched(2, 9 + second, 0, now_ms=second * 1000)
-    assert core.check_lag(now_ms=99_000, lag_time_max_ms=30_000) == []
+    assert core.maybe_shrink_isr(now_ms=99_000, lag_time_max_ms=30_000) == []
 
 
 def test_an_old_decision_about_the_isr_is_ignored() -> None:
@@ -127,8 +127,8 @@ def test_the_high_watermark_waits_no_longer_than_the_lag_time() -> None:
     core.appended(12)
     core.follower_fetched(2, 10, 0, now_ms=1)
     core.appended(14)
-    assert core.check_lag(now_ms=30_000, lag_time_max_ms=30_000) == []
-    assert core.check_lag(now_ms=30_001, lag_time_max_ms=30_000) == [HighWatermarkAdvanced(14)]
+    assert core.maybe_shrink_isr(now_ms=30_000, lag_time_max_ms=30_000) == []
+    assert core.maybe_shrink_isr(now_ms=30_001, lag_time_max_ms=30_000) == [HighWatermarkAdvanced(14)]
 
 
 def test_the_high_watermark_waits_for_no_fenced_broker() -> None:
@@ -151,10 +151,10 @@ def test_idle_fetches_of_a_follower_keep_it_caught_up() -> None:
     core.followers[2].become_idle(session)
     session.used_ms = 60_000
     core.appended(12)
-    assert core.check_lag(now_ms=90_000, lag_time_max_ms=30_000) == []
+    assert core.maybe_shrink_isr(now_ms=90_000, lag_time_max_ms=30_000) == []
     core.followers[2].become_active()
     session.used_ms = 1_000_000
-    assert core.check_lag(now_ms=90_001, lag_time_max_ms=30_000) == [ProposeIsr(frozenset({1}))]
+    assert core.maybe_shrink_isr(now_ms=90_001, lag_time_max_ms=30_000) == [ProposeIsr(frozenset({1}))]
 
 
 def test_the_high_watermark_waits_for_no_refused_isr_member() -> None:

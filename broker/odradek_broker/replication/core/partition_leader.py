@@ -201,7 +201,7 @@ class PartitionLeader:
             effects.append(self._propose(self.isr | {follower}))
         return effects
 
-    def check_lag(self, now_ms: int, lag_time_max_ms: int) -> list[Effect]:
+    def maybe_shrink_isr(self, now_ms: int, lag_time_max_ms: int) -> list[Effect]:
         """Propose an ISR without the followers that last caught up longer ago than `replica.lag.time.max.ms`."""
         slow = {
             replica
