@@ -279,7 +279,7 @@ class Fetcher:
             leader_end=leader_end,
         )
         try:
-            cut = partition.start_at if restart.empty else partition.truncate_to
+            cut = partition.truncate_fully_and_start_at if restart.empty else partition.truncate_to
             if cut(restart.offset):
                 self._truncated[partition] = None
                 self._write_checkpoints_of_truncated()

@@ -132,7 +132,7 @@ class Partition:
         """The future log, in another log directory: it replaces `log` when it has caught up."""
         self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def use(self, log: Log, directory: LogDirectory, high_watermark: int = 0) -> None:
+    def serve(self, log: Log, directory: LogDirectory, high_watermark: int = 0) -> None:
         """Serve this log; `high_watermark` is the checkpointed one."""
         self.log = self.served_log = log
         self.directory = directory
@@ -343,7 +343,7 @@ class Partition:
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
         return self.log.log_end_offset < checkpointed
 
-    def start_at(self, offset: int) -> bool:
+    def truncate_fully_and_start_at(self, offset: int) -> bool:
         """Delete all records, because the leader's log begins above the end of this one. Returns and raises as
         `truncate_to`."""
         checkpointed = max(self.log.recovery_point, self.log.cleaner.checkpoint or 0)

@@ -160,7 +160,7 @@ class ReplicaLogs:
         partition.take_offline()
 
     def _serve(self, partition: Partition, log: Log, directory: LogDirectory) -> None:
-        partition.use(log, directory, self._high_watermarks.pop((partition.topic, partition.index), 0))
+        partition.serve(log, directory, self._high_watermarks.pop((partition.topic, partition.index), 0))
         self.watch(partition, log)
         if log.has_unflushed_sealed:  # the broker crashed before the flush
             self._sealed_segments.flush_soon(directory, log)

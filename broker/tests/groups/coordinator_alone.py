@@ -82,7 +82,7 @@ class CoordinatorAlone:
         if log is None:
             log = self.directory.create_log("__consumer_offsets", 0, TOPIC_ID, config)
         self.partition = Partition("__consumer_offsets", TOPIC_ID, 0, purgatory=Purgatory(self.timers), propose=_never)
-        self.partition.use(log, self.directory)
+        self.partition.serve(log, self.directory)
         end = log.log_end_offset
         self.partition.become_leader(
             PartitionLeader(
