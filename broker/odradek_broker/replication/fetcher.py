@@ -361,4 +361,4 @@ LIST_OFFSETS_VERSION = 7
 
 
 def _is_followed_in(partition: Partition, leader_epoch: int) -> bool:
-    return partition.follows and partition.leader_epoch == leader_epoch
+    return partition.is_following and partition.leader_epoch == leader_epoch

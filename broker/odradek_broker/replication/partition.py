@@ -63,10 +63,10 @@ class Partition:
         "directory",
         "error",
         "fetcher",
-        "follows",
         "future",
         "high_watermark",
         "index",
+        "is_following",
         "leader",
         "leader_epoch",
         "log",
@@ -77,7 +77,7 @@ class Partition:
         "purgatory",
         "replica_watchers",
         "served_log",
-        "strict",
+        "strict_validation",
         "topic",
         "topic_id",
         "watchers",
@@ -122,8 +122,8 @@ class Partition:
         self.needs_full_checks = topic in INTERNAL_TOPICS or log_syncer is not None
         """Whether Produce must not take its short checks: an internal topic, an ISR below `min.insync.replicas`, or
         responses that wait for the disk."""
-        self.strict = False
-        self.follows = False
+        self.strict_validation = False
+        self.is_following = False
         """Whether this replica follows a leader."""
         self.marker_listener: MarkerListener | None = None
         """The group coordinator of a partition of `__consumer_offsets`."""
@@ -199,7 +199,7 @@ class Partition:
 
     def become_leader(self, leader: PartitionLeader) -> None:
         """A new leader epoch in which this broker leads."""
-        self.follows = False
+        self.is_following = False
         self.leader = leader
         self.leader_epoch = leader.leader_epoch
         self.high_watermark = leader.high_watermark
@@ -211,7 +211,7 @@ class Partition:
     def resign(self, leader_epoch: int, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
         """Another broker leads, or none, or the topic is deleted: `error` completes the requests that wait here."""
         self.leader = None
-        self.follows = False
+        self.is_following = False
         self.leader_epoch = leader_epoch
         if self.error != ErrorCode.KAFKA_STORAGE_ERROR:
             self.error = error
@@ -247,7 +247,7 @@ class Partition:
         partition_log = self.log
         try:
             if origin is _CLIENT:
-                result = partition_log.append(records, self.leader_epoch, strict=self.strict, guard=guard)
+                result = partition_log.append(records, self.leader_epoch, strict=self.strict_validation, guard=guard)
             else:
                 result = partition_log.append(records, self.leader_epoch, origin=origin, guard=guard)
         except STORAGE_ERRORS as error:
@@ -311,7 +311,7 @@ class Partition:
     def follow(self, leader_epoch: int) -> None:
         """Another broker leads in this epoch, and this replica follows it."""
         self.resign(leader_epoch)
-        self.follows = self.error != ErrorCode.KAFKA_STORAGE_ERROR
+        self.is_following = self.error != ErrorCode.KAFKA_STORAGE_ERROR
 
     def append_as_follower(self, records: memoryview, leader_high_watermark: int, leader_start: int) -> None:
         """Append batches from the leader's Fetch response, with its high watermark and log start offset.

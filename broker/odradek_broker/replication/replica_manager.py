@@ -121,16 +121,16 @@ class ReplicaManager:
         if leader == NO_LEADER:
             partition.resign(registration.leader_epoch)
             changes.not_following.append(partition)
-        elif not partition.follows or partition.leader_epoch != registration.leader_epoch:
+        elif not partition.is_following or partition.leader_epoch != registration.leader_epoch:
             partition.follow(registration.leader_epoch)
-            if partition.follows:
+            if partition.is_following:
                 changes.following.append((partition, leader))
 
     def _open(self, delta: MetadataDelta, topic: TopicImage, index: int) -> Partition:
         config = self._configs.of(delta.image.topic_configs(topic.name))
         partition = self._new_partition(topic, index)
         broker_config = self._configs.broker_config
-        partition.strict = broker_config is not None and broker_config.strict_validation
+        partition.strict_validation = broker_config is not None and broker_config.strict_validation
         partition.set_min_insync_replicas(config.min_insync_replicas)
         self._partitions.add(partition)
         self._replica_logs.open(partition, config, topic.partitions[index].directory(self._node_id))
