@@ -71,7 +71,7 @@ def follower_that_truncates_to_its_high_watermark(patch: pytest.MonkeyPatch) -> 
 
     def truncating(self: Partition, leader_epoch: int) -> None:
         follow(self, leader_epoch)
-        if self.follows:
+        if self.is_following:
             self.log.truncate_to(self.high_watermark)
 
     patch.setattr(Partition, "follow", truncating)

@@ -149,7 +149,7 @@ async def test_strict_validation_checks_every_record(start_node: Any, connect: A
     client = await connect(node)
     await client.create_topic("t")
     assert (await client.produce("t", make_batch(b"a", b"b"))).error_code == ErrorCode.NONE
-    assert node.broker.partitions.get("t", 0).strict
+    assert node.broker.partitions.get("t", 0).strict_validation
 
 
 # -- resetting --------------------------------------------------------------------------------------------------------

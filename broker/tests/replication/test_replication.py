@@ -227,7 +227,7 @@ async def test_a_follower_without_a_leader_serves_committed_records(trio: Trio, 
         trio.clock.advance_timeouts(LAG_TIME_MAX_MS // 2)
     await trio.until_in_sync(1)
     await trio.cluster.kill_broker(1)
-    await trio.until(lambda: trio.partition.leader == -1 and not follower.follows)
+    await trio.until(lambda: trio.partition.leader == -1 and not follower.is_following)
     served = await fetch(await trio.client(2))
     assert (served.error_code, bytes(served.records)) == (0, trio.log_of(2))
 
