@@ -1,4 +1,4 @@
-"""What the controller's tests share: a controller on a real data directory, with seeded chance, its clock stopped."""
+"""A controller on a real data directory, with seeded random numbers and a stopped clock."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def image_of(records: Iterable[Message], before: ClusterImage | None = None) -> 
 
 
 def cluster(brokers: Mapping[int, str | None], fenced: Iterable[int] = ()) -> ClusterImage:
-    """A cluster of 4.3 whose brokers live in these racks."""
+    """Return a cluster of 4.3 with a broker in each of these racks."""
     from odradek_controller.image_records import feature_records
 
     records: list[Message] = list(feature_records(Emulation.KAFKA_4_3.initial))
@@ -123,7 +123,7 @@ async def running(
     reporter: Reporter | None = None,
     on_disk: OnDisk | None = None,
 ) -> AsyncIterator[Controller]:
-    """A controller on this directory; at the end it is closed, or killed."""
+    """Open a controller on this directory; close or kill it at the end."""
     later: list[object] = []
     directory = LogDirectory.open(
         path,

@@ -1,4 +1,4 @@
-"""Who leads: the first assigned replica that is active and in sync; and what a partition becomes when brokers go."""
+"""Leader election, and the changes of a partition when brokers leave."""
 
 from collections.abc import Collection
 

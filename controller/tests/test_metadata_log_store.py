@@ -1,4 +1,4 @@
-"""The embedded store: what was stored is there after a restart or a kill, from snapshots too; Kafka's own opens."""
+"""The metadata log: restarts, kills, snapshots, and directories of Kafka."""
 
 import errno
 import json
@@ -46,7 +46,7 @@ def store_of(controller: Controller) -> MetadataLogStore:
 
 
 def fenced(image: ClusterImage) -> ClusterImage:
-    """What a clean end adds to an image: broker 1 is fenced and leads nothing."""
+    """Return the image after a clean end: broker 1 is fenced and leads nothing."""
     records = fence_broker(image, 1, context())
     return replay(image, records, offset=image.offset + len(records)).image
 

@@ -1,4 +1,4 @@
-"""Apache Kafka as the witness: its tool decodes our metadata log, and its broker goes on with our data directory."""
+"""Apache Kafka's tool decodes our metadata log, and its broker opens our data directory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _with_configs(name: str, partitions: int, **configs: str) -> CreateTopicsReq
 
 
 async def _write(path: Path, emulation: Emulation = Emulation.UNION) -> str:
-    """A small life of a cluster; returns the name of a snapshot taken in its middle."""
+    """Make some changes of a cluster; return the name of a snapshot written between them."""
     path.mkdir(parents=True)
     directory = LogDirectory.open(path, wall_ms=lambda: 0, later=lambda _delay, _callback: None)
     directory.write_meta(MetaProperties(1, CLUSTER_ID, 1, directory_of(1)))

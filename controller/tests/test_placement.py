@@ -1,4 +1,4 @@
-"""Placement: balance, racks, shift, and what is refused."""
+"""Placement: balance, racks, shift, and errors."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Replay: records make images, an image makes records that make it again, and a delta names all that changed."""
+"""Replay: records make an image, the image's records rebuild it, and a delta names all changes."""
 
 import random
 from typing import Any
@@ -44,12 +44,12 @@ THREE = cluster({1: "a", 2: "b", 3: "a"})
 
 
 def without_position(image: ClusterImage) -> Any:
-    """All of an image but where it stands in the log."""
+    """Return the image without its offset and epoch."""
     return {name: getattr(image, name) for name in image.__slots__ if name not in ("offset", "epoch")}
 
 
 def rebuilt(image: ClusterImage) -> ClusterImage:
-    """The image made from its own records, each through its bytes."""
+    """Return the image made from its own records, each encoded and decoded."""
     records = [unframe(frame(record, image.levels)) for record in image_records(image)]
     return image_of(records, ClusterImage(cluster_id=image.cluster_id))
 

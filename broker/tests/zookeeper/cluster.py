@@ -29,7 +29,7 @@ Connect = Callable[..., Awaitable[Any]]
 
 
 class ThreeBrokers:
-    """Members 1 to 3 on a ZooKeeper in memory, and a clock that goes on only while somebody waits for something."""
+    """Brokers 1 to 3 on a ZooKeeper in memory; the clock only runs while a test waits."""
 
     def __init__(self, path: Path, connect: Connect) -> None:
         self.path = path
@@ -90,7 +90,7 @@ class ThreeBrokers:
         return self.processes[broker].adapter.image.partition("t", index)
 
     async def passing(self, work: Any) -> Any:
-        """Time goes by while this is done."""
+        """Let time pass until the work is done."""
         task = asyncio.ensure_future(work)
         await self.until(task.done)
         return task.result()
@@ -132,7 +132,7 @@ class ThreeBrokers:
             await self.until_led(index=index)
 
     async def move(self, replicas: list[int]) -> None:
-        """Partition 0 of t to these brokers."""
+        """Reassign partition 0 of t to these brokers."""
         partition = AlterPartitionReassignmentsRequest.ReassignablePartition(0, replicas)
         topic = AlterPartitionReassignmentsRequest.ReassignableTopic("t", [partition])
         client = await self.client(self.controller_id)

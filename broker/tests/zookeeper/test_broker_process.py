@@ -1,4 +1,4 @@
-"""Three processes of a cluster over ZooKeeper, here in one: whoever is the controller, what is acknowledged stays."""
+"""Three broker processes of a cluster in ZooKeeper mode, run in one: failover, admin requests, disks, quotas."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ async def test_a_deleted_topic_is_deleted_on_every_broker(
 
 
 async def test_changes_with_timeout_zero_are_made_and_time_out(cluster: ThreeBrokers) -> None:
-    """As by Kafka's ZkAdminManager; a KRaft controller refuses them."""
+    """As Kafka's ZkAdminManager; a KRaft controller refuses them."""
     client = await cluster.client(cluster.controller_id)
     timed_out = ErrorCode.REQUEST_TIMED_OUT
 
@@ -246,7 +246,7 @@ async def test_a_restarted_broker_deletes_the_log_of_a_deleted_topic(
         client.ask(DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState("t")], timeout_ms=1_000), 6)
     )
     answer = await cluster.passing(asked)
-    # Nobody sees it any more; who is down holds it still.
+    # Clients do not see the topic; the stopped broker still has its log.
     assert answer.responses[0].error_code == ErrorCode.NONE
     assert all(cluster.partition_on(broker) is None for broker in cluster.processes)
     await cluster.until(
@@ -255,7 +255,7 @@ async def test_a_restarted_broker_deletes_the_log_of_a_deleted_topic(
     assert cluster.controller is not None
     assert "t" in cluster.controller.image.topics
     assert await cluster.passing(cluster.sessions[cluster.controller_id].children("/admin/delete_topics")) == ["t"]
-    # A controller that is elected meanwhile goes on with it.
+    # A new controller continues the deletion.
     cluster.zookeeper.expire(cluster.sessions[cluster.controller_id])
     await cluster.until(lambda: cluster.controller is not None and cluster.controller.image.epoch > 1)
     await cluster.start(victim)
@@ -418,13 +418,13 @@ async def test_other_brokers_lead_the_partitions_of_a_failed_log_directory(
         assert offline == {a: [victim], 1 - a: []}
     assert await cluster.passing(cluster.sessions[1].children("/log_dir_event_notification")) == []
     assert cluster.controller is not None
-    # Another controller asks all brokers anew, and finds the same.
+    # A new controller asks all brokers again, with the same result.
     first = cluster.controller_id
     cluster.zookeeper.expire(cluster.sessions[first])
     await cluster.until(lambda: cluster.controller is not None and cluster.controller.image.epoch > 1)
     controller = cluster.controller
     await cluster.until(lambda: _lost(controller, a, victim))
-    # And whoever begins anew is believed to have all of its disks.
+    # A restarted broker counts as one without failed disks.
     disk.heal()
     await cluster.stop(victim)
     await cluster.start(victim, log_dirs=f"{cluster.path}/a,{cluster.path}/b")
@@ -476,7 +476,7 @@ async def test_an_old_log_on_a_repaired_disk_does_not_replace_the_new_copy(
     disk.heal()
     await cluster.stop(victim)
     for broker in others:
-        # Nobody else is there to copy from.
+        # There is no other replica to copy from.
         await cluster.kill(broker)
     process = await cluster.start(victim, log_dirs=log_dirs)
     partitions = process.node.broker.partitions
@@ -549,13 +549,13 @@ async def test_logs_of_a_topic_with_a_damaged_znode_stay_and_are_served_later(
     assert partition is not None
     await cluster.until(lambda: partition.high_watermark == 1)
     assert b"kept" in await cluster.read(found.leader)
-    # Now everything is known again, also what nobody claims.
+    # Now the controller knows all replicas again, and strays, too.
     await cluster.until(lambda: list(cluster.path.glob("broker-3/nobody-0.*-stray")))
     await tool.close()
 
 
 def proposal(controller: Controller, isr: list[int], broker_epoch: int | None = None) -> AlterPartitionRequest:
-    """Of broker 1, which leads."""
+    """The offline replicas that broker 1, the leader, shows."""
     topic = controller.image.topics["t"]
     state = topic.partitions[0]
     wanted = AlterPartitionRequest.PartitionData(
@@ -681,7 +681,7 @@ async def test_quotas_and_credentials_of_tools_reach_every_broker(cluster: Three
     await cluster.passing(tool.create("/config/users/u/clients"))
     await cluster.passing(write("users/u/clients/<default>", request_percentage="12.5"))
     await cluster.passing(write("ips/<default>", connection_creation_rate="7"))
-    await cluster.start(3)  # it reads what stands there; the others are told
+    await cluster.start(3)  # it reads the znode; the others get a notification
     entity = QuotaEntity
     expected = {
         entity((("client-id", "c"),)): {"producer_byte_rate": 1024.0},
@@ -704,7 +704,7 @@ async def test_quotas_and_credentials_of_tools_reach_every_broker(cluster: Three
         assert {
             " ".join(f"{part.entity_type}={part.entity_name}" for part in entry.entity) for entry in answer.entries
         } == found
-    # What is taken away is gone, also for who was away meanwhile.
+    # A removed quota is removed on a broker that was down, too.
     await cluster.passing(write("clients/c"))
     await cluster.passing(tool.delete("/config/ips/<default>"))
     await cluster.passing(tool.create(paths.CONFIG_CHANGE, encode_config_change("ips/<default>"), sequential=True))

@@ -1,4 +1,4 @@
-"""A broker hears of changed configurations, whatever fails meanwhile."""
+"""Changed configurations reach a broker in spite of failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A controller's requests in, deltas out: what counts, what is shown to clients, what this broker holds."""
+"""Control requests become deltas: fencing, the metadata of clients, the replicas of this broker."""
 
 from __future__ import annotations
 
@@ -363,7 +363,7 @@ def test_an_offline_replica_of_a_live_broker_is_on_a_failed_disk() -> None:
     partition = found.image.partition("t", 0)
     assert partition is not None
     assert offline_replicas(found.image, partition, "PLAINTEXT") == [2]
-    # To be given it once more says nothing of others.
+    # The same assignment again says nothing of other replicas.
     found.leader_and_isr(given(led_by(1, partition_epoch=4)))
     partition = found.image.partition("t", 0)
     assert partition is not None

@@ -1,4 +1,4 @@
-"""What a controller's changes become for each broker, in which order, and how long they are repeated."""
+"""The requests that each broker gets for a change, their order and their retries."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def partition(replicas: tuple[int, ...], leader: int, epoch: int = 0, isr: tuple
 
 
 class Recorder:
-    """Brokers that remember what they were told; they can be down, or refuse."""
+    """Brokers that record their requests; they can be down, or return errors."""
 
     def __init__(self) -> None:
         self.told: dict[int, list[Message]] = {}
@@ -117,7 +117,7 @@ class Wire:
 
 
 class TermEvents:
-    """The controller, which remembers what it has heard."""
+    """A controller that records the reports of brokers."""
 
     def __init__(self) -> None:
         self.deletions = TopicDeletionManager()

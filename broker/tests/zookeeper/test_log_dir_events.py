@@ -1,4 +1,4 @@
-"""The controller is told that a broker has lost replicas, as often as it loses some."""
+"""Notifications of lost replicas: one for each loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions in a cluster over ZooKeeper: version 1, and a coordinator on any member, whoever is the controller."""
+"""Transactions in ZooKeeper mode: transaction.version 1, with the coordinator on any broker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def cluster(tmp_path: Path, connect: Connect) -> AsyncIterator[ThreeBroker
 
 
 def producer_of(cluster: ThreeBrokers) -> TransactionalProducer:
-    """It asks a member first that is not the controller."""
+    """Return a producer whose first broker is not the controller."""
     return TransactionalProducer(
         cluster.client,
         lambda: next(broker for broker in cluster.processes if cluster.processes[broker].channel.local is None),
@@ -31,7 +31,7 @@ def producer_of(cluster: ThreeBrokers) -> TransactionalProducer:
 
 
 async def answered(cluster: ThreeBrokers, ask: Callable[[], Awaitable[Any]]) -> Any:
-    """Ask until the answer is none that clients answer by asking again."""
+    """Send the request until the response has no retriable error."""
 
     async def asking() -> Any:
         while True:

@@ -17,9 +17,6 @@ INVALID_DYNAMIC = (
 NOT_LONG = "Invalid value {} for configuration {}: Not a number of type LONG"
 NOT_INT = "Invalid value abc for configuration {}: Not a number of type INT"
 
-OWN_TEXT = frozenset({"max.connections.per.ip.overrides"})
-"""Settings whose message is ours: Kafka's is the text of a Java exception, such as "begin 0, end -1, length 4"."""
-
 REFUSED: list[tuple[int, str, Item, str, str | None]] = [
     (TOPIC, "t", ("retention.ms", SET, "abc"), "INVALID_CONFIG", NOT_LONG.format("abc", "retention.ms")),
     (TOPIC, "t", ("retention.ms", SET, ""), "INVALID_CONFIG", NOT_LONG.format("", "retention.ms")),

@@ -1,4 +1,4 @@
-"""Brokers, ISR changes, producer ids and features: who may change what, and what follows from it."""
+"""Commands of brokers: registration, heartbeats, ISR changes, producer ids; and features."""
 
 import pytest
 from controller.tests.controller_kit import cluster, context, directory_of, image_of, registration, uuid_of
@@ -93,7 +93,7 @@ def test_an_unfenced_broker_leads_leaderless_partitions() -> None:
 
 
 def without_two() -> ClusterImage:
-    """Broker 2 is fenced, and an eligible leader, since fewer than min.insync.replicas=3 are in sync."""
+    """Broker 2 is fenced, and an eligible leader, because fewer than min.insync.replicas=3 are in sync."""
     configured = image_of([ConfigRecord(2, "t", "min.insync.replicas", "3")], THREE)
     image = image_of(fence_broker(configured, 2, context()), configured)
     assert (partition(image).isr, partition(image).eligible_leader_replicas) == ((1, 3), (2,))

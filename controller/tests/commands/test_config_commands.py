@@ -32,7 +32,7 @@ ONE = image_of(create_topics(cluster({1: None}), topics("t"), context())[0], clu
 def alter(
     image: ClusterImage, kind: int, name: str, *items: Item, validate_only: bool = False
 ) -> tuple[ClusterImage, str, str | None]:
-    """The image afterwards, the error, and its message."""
+    """Return the image after the change, the error, and its message."""
     configs = [IncrementalAlterConfigsRequest.AlterableConfig(*item) for item in items]
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(kind, name, configs)
     request = IncrementalAlterConfigsRequest([resource], validate_only)
@@ -145,7 +145,7 @@ def test_a_reset_keeps_topic_configurations_and_the_initial_min_isr() -> None:
     ):
         image, error, message = alter(image, kind, name, item)
         assert error == "NONE", message
-    # Of a broker that this cluster does not know: in a directory that came from elsewhere.
+    # A configuration of an unknown broker, as a copied directory may have it.
     image = image_of([ConfigRecord(BROKER, "7", "log.retention.ms", "3")], image)
     image = image_of(forget_configs(image, context()), image)
     assert image.configs == as_new

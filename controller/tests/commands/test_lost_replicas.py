@@ -1,4 +1,4 @@
-"""Replicas on failed disks of brokers that live, where no log directories are known: who leads, and who is in sync."""
+"""Replicas on failed disks of live brokers, without directory ids: their leaders and ISRs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas that move and leaders that are elected on request: what each request makes of a partition."""
+"""Reassignments and requested elections: the partition after each request."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def partition(image: ClusterImage) -> PartitionRegistration:
 
 
 def reassigned(image: ClusterImage, replicas: list[int] | None, topic: str = "t", **more: bool) -> ClusterImage:
-    """After the request, which must succeed."""
+    """Return the partition after the request, which must succeed."""
     image, error = asked(image, replicas, topic, **more)
     assert error == (ErrorCode.NONE, None)
     return image
@@ -64,7 +64,7 @@ def asked(
 
 
 def isr_changed(image: ClusterImage, isr: list[int]) -> tuple[ClusterImage, int]:
-    """After the leader's AlterPartition; and the error of its answer."""
+    """Return the partition after the leader's AlterPartition, and the error of the response."""
     now = partition(image)
     proposal = AlterPartitionRequest.PartitionData(
         0, now.leader_epoch, isr, leader_recovery_state=0, partition_epoch=now.partition_epoch
@@ -146,14 +146,14 @@ def test_a_replacing_reassignment_keeps_the_added_replicas() -> None:
 
 
 def test_a_reassignment_back_to_the_old_replicas_completes() -> None:
-    # Kafka 4.3 would list 3 as added and removed at once, for ever.
+    # Kafka 4.3 lists 3 as added and removed, forever.
     image = reassigned(with_partition([1, 2], [1, 2]), [1, 2, 3])
     image = reassigned(image, [1, 2])
     assert (partition(image).replicas, partition(image).reassigning) == ((1, 2), False)
 
 
 def test_a_removed_replica_stays_when_requested_again() -> None:
-    # Kafka 4.3 would still take 1 away in the end.
+    # Kafka 4.3 would still remove 1.
     image = reassigned(with_partition([1, 2], [1, 2]), [3, 2])
     image = reassigned(image, [1, 2, 3])
     now = partition(image)
@@ -277,7 +277,7 @@ def test_an_unclean_election_takes_the_first_active_replica() -> None:
 
 
 def test_leaders_are_balanced_above_the_percentage_only() -> None:
-    """Broker 1 should lead ten partitions and leads all but one or two of them; 10 % may be elsewhere."""
+    """Broker 1 is preferred for ten partitions and leads all but one or two; the limit is 10 %."""
 
     def image_with(elsewhere: int) -> ClusterImage:
         records = [

@@ -22,7 +22,7 @@ from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 
 
 class Reports(StandardReporter):
-    """What was said to be wrong."""
+    """A reporter that records warnings and errors."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -87,7 +87,7 @@ class Member:
 
 
 class ZooKeeperCluster:
-    """Members 1, 2, …; `tool` is a session of somebody else."""
+    """Members 1, 2, …; `tool` is the session of another client."""
 
     def __init__(self, world: World, tool: ZooKeeper, static: dict[str, str]) -> None:
         self.world = world
@@ -105,12 +105,12 @@ class ZooKeeperCluster:
         return member
 
     async def controller(self) -> Controller:
-        """Whoever is it, as soon as somebody is."""
+        """Wait for a controller and return it."""
         await self.world.until(lambda: any(member.role.controller for member in self.members))
         return next(member.role.controller for member in self.members if member.role.controller)
 
     async def delete(self, *names: str) -> None:
-        """Until nothing is left of them."""
+        """Wait until the topics are deleted."""
         controller = await self.controller()
         response = await controller.submit(DeleteTopicsRequest(topic_names=list(names)))
         assert [result.error_code for result in response.responses] == [0] * len(names)
@@ -131,7 +131,7 @@ class ZooKeeperCluster:
         return (await self.tool.get(path))[1].version
 
     async def dump(self, under: str = "/") -> dict[str, bytes]:
-        """Path to data of every node."""
+        """Return the data of every znode by its path."""
         found: dict[str, bytes] = {}
         waiting = [under]
         while waiting:
@@ -147,7 +147,7 @@ class ZooKeeperCluster:
 
 @asynccontextmanager
 async def zookeeper_cluster(world: World | None = None, **static: str) -> AsyncIterator[ZooKeeperCluster]:
-    """A new cluster; names of settings with underscores for dots."""
+    """Return a new cluster; names of settings have underscores for dots."""
     world = world or DoubleWorld()
     try:
         tool = await world.connect()

@@ -1,4 +1,4 @@
-"""What tests over ZooKeeper share: the double on a clock that is moved; a real server behind a network that breaks."""
+"""ZooKeeper for tests: the double on a manual clock, and a real server behind a proxy that fails."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SETTLING = 200
 
 
 class ManualTimers:
-    """Timers of the double: time passes when it is told to."""
+    """Timers of the double, on a manual clock."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -62,12 +62,12 @@ class _ManualTimer:
 
 
 class World(Protocol):
-    """A ZooKeeper, its clients and their fate. `base` is a part of its tree that nobody else uses."""
+    """A ZooKeeper, its clients and their faults. `base` is a part of its tree for this test alone."""
 
     base: str
 
     async def connect(self, chroot: str | None = None, *, session_timeout_ms: int = 20_000) -> ZooKeeper:
-        """A client, below `base` unless another chroot is given; closed at the end of the test."""
+        """Return a client, below `base` unless another chroot is given; the test closes it at its end."""
         ...
 
     def drop(self, client: ZooKeeper) -> None:
@@ -75,19 +75,19 @@ class World(Protocol):
         ...
 
     def cut(self, client: ZooKeeper) -> None:
-        """Let nothing pass any more, either way."""
+        """Stop all messages, both ways."""
         ...
 
     def heal(self, client: ZooKeeper) -> None: ...
 
     async def restart(self) -> None:
-        """Kill the server, and start it again on what it wrote."""
+        """Kill the server, and start it again on its data."""
         ...
 
     async def sleep(self, delay_ms: int) -> None: ...
 
     async def until(self, condition: Condition) -> None:
-        """Let time pass until it is so; fails when that takes too long."""
+        """Let time pass until the condition holds; fail when that takes too long."""
         ...
 
     async def close(self) -> None: ...
@@ -99,7 +99,7 @@ async def _holds(condition: Condition) -> bool:
 
 
 class DoubleWorld:
-    """The double, with time for a message to be under way."""
+    """The double, with latency of messages."""
 
     base = "/base"
 
@@ -134,7 +134,7 @@ class DoubleWorld:
         await over.wait()
 
     async def until(self, condition: Condition) -> None:
-        # First without time, so that nothing expires that need not.
+        # First without time, so that no session expires needlessly.
         for _ in range(_SETTLING):
             if await _holds(condition):
                 return
@@ -159,14 +159,14 @@ class DoubleWorld:
         return client
 
     async def _move(self) -> None:
-        """With latency every answer needs time: one millisecond for each round of the loop."""
+        """Let time pass while the work runs: with latency one millisecond for each round of the loop."""
         while True:
             self.timers.advance(1)
             await asyncio.sleep(0)
 
 
 class Network:
-    """What lies between one client and the server: a port of its own, on a loop of its own thread."""
+    """The proxy between one client and the server, on its own thread and loop."""
 
     def __init__(self, server_port: int) -> None:
         self._server_port = server_port
@@ -190,7 +190,7 @@ class Network:
         self._loop.call_soon_threadsafe(self._open.set)
 
     def send_garbage(self, data: bytes) -> None:
-        """Let the client read this from the server."""
+        """Send these bytes to the client, as if from the server."""
         self._run(self._send_garbage(data))
 
     def close(self) -> None:

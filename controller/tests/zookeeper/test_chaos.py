@@ -1,4 +1,4 @@
-"""Controllers over a ZooKeeper whose connections break and whose sessions expire, by seed: one of them is right."""
+"""Controllers under random lost connections and expired sessions, by seed: one controller remains."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STEPS = 60
 
 
 class Chaos:
-    """Random deeds of clients, tools, brokers and fate."""
+    """Random actions of clients, tools and brokers, and random faults."""
 
     def __init__(self, cluster: ZooKeeperCluster, world: DoubleWorld, rng: random.Random) -> None:
         self.cluster = cluster
@@ -37,7 +37,7 @@ class Chaos:
         self.terms: dict[int, int] = {}
 
     def watch(self) -> None:
-        """Nobody is the controller in an epoch that is somebody else's."""
+        """No two brokers are controllers in one epoch."""
         for member in self.cluster.members:
             controller = member.role.controller
             if controller is not None:
@@ -55,7 +55,7 @@ class Chaos:
         self.watch()
 
     async def ask(self, _member: Member) -> None:
-        """Of any that believes it is the controller."""
+        """Return any controller, even a deposed one."""
         leaders = [member for member in self.cluster.members if member.role.controller]
         if not leaders:
             return
@@ -117,13 +117,13 @@ class Chaos:
         await self.world.until(self.one_controller)
 
     async def all_registered(self) -> bool:
-        """And the controller knows. A session that expired only now has taken its registration with it."""
+        """Wait until all brokers are registered and the controller knows. A session may have expired only now."""
         for member in self.cluster.members:
             await self.register(member)
         return any(len(m.role.controller.image.brokers) == 3 for m in self.cluster.members if m.role.controller)
 
     def one_controller(self) -> bool:
-        """All agree who it is, and it has seen to all wishes."""
+        """Wait until all agree on the controller, and it has completed all requests."""
         seen = {member.role.controller_id for member in self.cluster.members}
         leaders = {member.id for member in self.cluster.members if member.role.controller}
         return len(seen) == 1 and seen == leaders
@@ -147,7 +147,7 @@ async def test_one_controller_remains_after_random_faults(seed: int, latency_ms:
         chaos.watch()
         controller = await cluster.controller()
         await controller.submit(topics("last"))
-        # Nobody copies anything here, and what moves is not deleted.
+        # No replica is copied here, and a topic in a reassignment is not deleted.
         stay = [
             AlterPartitionReassignmentsRequest.ReassignableTopic(
                 topic.name,
@@ -175,7 +175,7 @@ async def test_one_controller_remains_after_random_faults(seed: int, latency_ms:
 
 
 async def _seen(cluster: ZooKeeperCluster) -> bool:
-    """The looks at what changed last have been taken."""
+    """Wait until the readers have read the last changes."""
     with suppress(AssertionError):
         await same_as_stored(cluster)
         return True

@@ -1,4 +1,4 @@
-"""What everything over ZooKeeper relies on, asked of the double and of a real server behind kazoo."""
+"""The promises of the ZooKeeper port, for the double and for a real server behind kazoo."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def zk(world: World) -> ZooKeeper:
 
 @pytest.fixture
 async def other(world: World) -> ZooKeeper:
-    """A second client on the same nodes."""
+    """A second client below the same chroot."""
     return await world.connect()
 
 
@@ -570,7 +570,7 @@ async def test_a_silent_session_expires_and_another_begins(world: World, other: 
 
     world.cut(zk)
     await world.until(lambda: bool(gone))
-    # It knows no better until it reaches the server again.
+    # The client learns of the expiry when it reaches the server again.
     assert gone == [WatchedEvent(DELETED, "/a")]
     await world.until(lambda: events == [DISCONNECTED])
     assert zk.session_id == first

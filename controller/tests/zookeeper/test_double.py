@@ -1,4 +1,4 @@
-"""What can befall a client of the double that no real server does on demand."""
+"""Faults of the double that a real server does not make on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One controller at a time: who is elected, who resigns, and that one whose term is over changes nothing."""
+"""The controller election: terms, resignations, and fenced controllers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from odradek_log.reporting import StandardReporter
 
 
 class Broker:
-    """A candidate on a session of its own, and what it was told."""
+    """A candidate with its own session, and its recorded calls."""
 
     def __init__(self, world: World, zk: ZooKeeper, broker_id: int) -> None:
         self.zk = zk
@@ -105,7 +105,7 @@ async def test_a_resignation_allows_an_election_in_the_next_epoch() -> None:
         await found.world.until(lambda: first.leads or second.leads)
         leader = first if first.leads else second
         assert leader.candidate.term == ControllerTerm(2, 2, leader.zk.session_id)
-        first.candidate.resign(term)  # a term that is over long since
+        first.candidate.resign(term)  # a term that has ended before
         await found.until_led_by(leader)
 
 
@@ -131,7 +131,7 @@ async def test_a_disconnected_controller_is_replaced_and_fenced() -> None:
         assert term is not None
         found.world.cut(first.zk)
         await found.world.until(lambda: second.leads)
-        assert first.leads  # it cannot know
+        assert first.leads  # it does not know yet
         lost: list[str] = []
         writing = asyncio.ensure_future(FencedWriter(first.zk, term, lost.append).write([Create("/late")]))
         found.world.heal(first.zk)
@@ -152,7 +152,7 @@ async def test_a_reconnected_session_keeps_its_term() -> None:
         await found.world.until(lambda: first.zk.connected)
         await found.until_led_by(first)
         assert first.events == [ControllerTerm(1, 1, first.zk.session_id)]
-        # The watch was left anew: it still sees the office go.
+        # The watch was registered again: it still sees the deletion of /controller.
         await first.zk.delete(paths.CONTROLLER)
         await found.world.until(lambda: first.candidate.term == ControllerTerm(2, 2, first.zk.session_id))
         assert first.events == [

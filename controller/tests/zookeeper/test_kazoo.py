@@ -1,4 +1,4 @@
-"""What kazoo leaves open of the port's promises, asked of a real server."""
+"""The promises of the port that kazoo alone does not keep, with a real server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def world(server: ZooKeeperServer, request: pytest.FixtureRequest) -> Asyn
 
 @pytest.fixture
 def witness(server: ZooKeeperServer) -> Iterator[KazooClient]:
-    """A client that is none of ours."""
+    """A plain kazoo client."""
     witness = KazooClient(server.connect_string)
     witness.start()
     yield witness
@@ -65,7 +65,7 @@ async def test_a_request_begun_in_a_session_is_not_done_in_the_next(world: RealW
     expired, connected = threading.Event(), threading.Event()
     witness.exists(f"{world.base}/mine", watch=lambda _: expired.set())
 
-    # The loop is held up until kazoo is in its next session.
+    # The loop is blocked until kazoo is in its next session.
     world.cut(zk)
     assert expired.wait(PATIENCE_S)
     zk._kazoo.add_listener(lambda state: connected.set() if state == KazooState.CONNECTED else None)
@@ -91,7 +91,7 @@ async def test_a_connection_that_kazoo_gives_up_for_good_is_followed_by_another(
     events: list[SessionEvent] = []
     zk.listen(events.append)
 
-    # An answer to a request that was never made.
+    # A response to a request that was never sent.
     world.network(zk).send_garbage(struct.pack(">iiqi", 16, 12345, 1, 0))
 
     await world.until(lambda: events == [DISCONNECTED, EXPIRED, CONNECTED])

@@ -1,4 +1,4 @@
-"""Over a real ZooKeeper, and beside Apache Kafka 3.9: the nodes are its own, and either goes on where the other was."""
+"""With a real ZooKeeper and Apache Kafka 3.9: both write the same znodes, and each continues the other's cluster."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ async def test_kafka_and_odradek_read_each_others_znodes(server: ZooKeeperServer
 
 
 def _use(kafka: ApacheKafka, topic_id: str) -> None:
-    """A client of Kafka finds what we wrote, uses it, and adds something."""
+    """A client of Kafka uses the topics that our controller created, and adds one."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     leaders: dict[int, int] = {}
     while leaders != dict.fromkeys(range(4), 1):  # the test's own timeout ends this

@@ -1,4 +1,4 @@
-"""What the controller decides becomes the nodes of a Kafka 3.9 cluster, and is read back as the same image."""
+"""The store writes changes as the znodes of Kafka 3.9, and reads them back as the same image."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ async def test_a_deposed_controller_stores_nothing() -> None:
         member = await cluster.join()
         controller = await cluster.controller()
         other = await cluster.join(stand=False)
-        # Another controller is elected behind the first one's back.
+        # Another controller is elected without the first one's knowledge.
         _, stat = await cluster.tool.get(paths.CONTROLLER_EPOCH)
         await cluster.tool.set(paths.CONTROLLER_EPOCH, b"9", stat.version)
         before = await cluster.dump()
@@ -247,7 +247,7 @@ async def test_a_write_whose_response_was_lost_is_not_repeated() -> None:
         lost: list[str] = []
         writer = FencedWriter(zk, ControllerTerm(1, 0, zk.session_id), lost.append)
         writing = asyncio.ensure_future(writer.write([Set("/counted", b"x", 0), Create("/new", b"y")]))
-        for _ in range(3):  # it is at the server, and its answer on the way
+        for _ in range(3):  # the server has it, and its response is in transit
             await asyncio.sleep(0)
         cluster.world.drop(zk)
         await cluster.world.until(writing.done)
@@ -281,7 +281,7 @@ async def test_an_interrupted_change_is_completed_by_the_next_controller() -> No
         await cluster.join()
         image = await same_as_stored(cluster)
         assert [(p.leader, p.leader_epoch, p.partition_epoch) for p in image.topics["t"].partitions] == [
-            (1, 5, 1),  # broker 1 began after this was written, and leads anew
+            (1, 5, 1),  # broker 1 registered after this was written, and leads again
             (1, 0, 0),
             (-1, -1, NO_STATE),
         ]
@@ -308,7 +308,7 @@ async def test_a_new_controller_elects_leaders_for_missing_brokers() -> None:
 
 
 async def test_a_broker_restarted_without_a_controller_leaves_the_isr() -> None:
-    """It may have lost what it had, and no controller has seen it go."""
+    """A restarted broker may have lost records, and no controller has noticed."""
     async with zookeeper_cluster() as cluster:
         first, second = await cluster.join(stand=False), await cluster.join(stand=False)
         node = TopicZnode(uuid_of(3), {index: Assignment((1, 2)) for index in range(4)})
@@ -350,7 +350,7 @@ async def test_an_unclean_leader_is_marked_as_recovering() -> None:
 
 
 async def _store(cluster: ZooKeeperCluster) -> ZooKeeperStore:
-    """A store in a term of its own, without a controller."""
+    """Return a store in its own term, without a controller."""
     zk = await cluster.world.connect()
     await cluster.tool.create(paths.CONTROLLER_EPOCH, b"1")
     store = ZooKeeperStore(

@@ -1,4 +1,4 @@
-"""What others change in ZooKeeper reaches the controller: brokers, topics of old tools, their wishes, notices."""
+"""Changes of other ZooKeeper clients reach the controller: brokers, topics, requests of old tools, notifications."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ async def test_a_damaged_topic_without_an_id_is_ignored() -> None:
         assert set(controller.unreadable) == {"old"}
 
 
-# -- wishes -----------------------------------------------------------------------------------------------------------
+# -- requests of old tools --------------------------------------------------------------------------------------------
 
 
 async def test_a_deleted_topic_and_its_deletion_request_are_removed() -> None:
@@ -229,7 +229,7 @@ async def test_a_deletion_waits_for_the_last_replica() -> None:
         assert (result.name, result.error_code) == ("u", ErrorCode.NONE)
         await cluster.until_image(lambda found: sorted(found.image.topics) == ["t", "u"])
         assert await cluster.tool.children(paths.DELETE_TOPICS) == ["t", "u"]
-        # The name is taken, and nothing can be done with what goes.
+        # The name is taken, and a topic in deletion cannot be changed.
         (created,) = (await controller.submit(topics("t"))).topics
         assert (created.error_code, created.error_message) == (
             ErrorCode.TOPIC_ALREADY_EXISTS,
@@ -284,7 +284,7 @@ async def test_a_failed_deletion_is_retried_after_the_next_registration() -> Non
         controller.replicas_deleted(brokers[1], [("t", 0)], [])
         controller.replicas_deleted(brokers[2], [], [("t", 0)])
         assert [said for said in member.reports.said if "broker cannot delete replicas" in said]
-        # Of an earlier registration nothing counts.
+        # A report of an earlier registration changes nothing.
         controller.replicas_deleted(brokers[2]._replace(epoch=1), [("t", 0)], [])
         assert controller.deletions.of(2) == [("t", 0)]
         assert "t" in controller.image.topics
@@ -404,11 +404,11 @@ async def test_preferred_leaders_are_elected_for_the_old_tool() -> None:
         await same_as_stored(cluster)
 
 
-# -- notices ----------------------------------------------------------------------------------------------------------
+# -- notifications ----------------------------------------------------------------------------------------------------
 
 
 async def notify(cluster: ZooKeeperCluster, entity: str, **values: str) -> None:
-    """As Kafka's tools and brokers change a configuration."""
+    """Change a configuration as Kafka's tools and brokers do."""
     data = znodes.encode_config({name.replace("_", "."): value for name, value in values.items()})
     try:
         await cluster.tool.set(paths.config(entity), data)

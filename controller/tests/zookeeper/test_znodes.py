@@ -1,4 +1,4 @@
-"""The forms of znodes: those of a real Kafka 3.9.1 byte for byte, older ones that it reads, and damaged ones."""
+"""The data of znodes: those of a real Kafka 3.9.1 byte for byte, older versions, and damaged ones."""
 
 from __future__ import annotations
 
