@@ -122,6 +122,16 @@ def test_a_cluster_that_was_never_started_is_not_running(call: Callable[[Cluster
         call(Cluster(process=process))
 
 
+@THREAD_AND_PROCESS
+def test_a_broker_that_has_ended_by_itself_is_not_running(process: bool) -> None:
+    with Cluster(brokers=2, process=process) as cluster:
+        # As after a failure of its last disk, of which the cluster has not learned.
+        cluster._host.kill_broker(1)
+        for call in (cluster.stop, cluster.kill):
+            with pytest.raises(NotRunningError, match=r"^broker 1 is not running$"):
+                call(1)
+
+
 def test_a_value_that_kafka_refuses_is_a_settings_error() -> None:
     with pytest.raises(SettingsError, match="Invalid value many for configuration num"):
         Cluster(config={"num.partitions": "many"})
