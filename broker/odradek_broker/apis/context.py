@@ -115,13 +115,12 @@ class ClientConnection(Protocol):
 
 
 class Context:
-    """One request in flight. Plain slots: one is made per request on the hot path."""
+    """One request. Slots and positional arguments, because the hot path makes one for each request."""
 
     __slots__ = ("api_key", "api_version", "broker", "client_id", "connection", "correlation_id")
 
     def __init__(
         self,
-        *,
         broker: BrokerServices,
         connection: ClientConnection,
         api_key: int,

@@ -262,14 +262,7 @@ class Connection:
             self._client_id, self._client_id_bytes = None, b""
         broker = self._broker
         is_long = False
-        ctx = Context(
-            broker=broker,
-            connection=self,
-            api_key=route.key,
-            api_version=route.version,
-            correlation_id=correlation_id,
-            client_id=self._client_id,
-        )
+        ctx = Context(broker, self, route.key, route.version, correlation_id, self._client_id)
         try:
             if route.flexible:
                 if frame[position]:
