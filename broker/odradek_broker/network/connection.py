@@ -19,7 +19,7 @@ from odradek_broker.memory import CONVERSION, MemoryExhausted
 from odradek_broker.network import faults
 from odradek_broker.network.exchange import Exchange
 from odradek_broker.network.greetings import recognize
-from odradek_broker.network.header import HEAD, named, skip_tagged_fields
+from odradek_broker.network.header import REQUEST_HEAD, client_and_api, skip_tagged_fields
 from odradek_broker.network.interceptors import Delay
 from odradek_broker.network.long_requests import LongRequest
 from odradek_broker.network.receiver import Receiver
@@ -161,6 +161,7 @@ class Connection:
         self.receiver.pause()
 
     def release(self) -> None:
+        """Handle requests after `hold`."""
         self.busy = False
         self.receiver.resume()
 
@@ -217,7 +218,7 @@ class Connection:
                 # The request may have had its effect: the general path must not repeat it.
                 self.log_of(None).error(
                     "handler failed; closing the connection",
-                    **named(frame, key_and_version, client_id_size),
+                    **client_and_api(frame, key_and_version, client_id_size),
                     exc_info=error,
                 )
                 return self.close()
@@ -325,9 +326,11 @@ class Connection:
             body = self.routes.downgrade
             self.transport.write(response_head(correlation_id, False, len(body)) + body)
         elif not self._may_be_routed(key_and_version):
-            self.refuse("request before authentication has completed", **named(frame, key_and_version, client_id_size))
+            self.refuse(
+                "request before authentication has completed", **client_and_api(frame, key_and_version, client_id_size)
+            )
         else:
-            self.refuse("API or version is not served", **named(frame, key_and_version, client_id_size))
+            self.refuse("API or version is not served", **client_and_api(frame, key_and_version, client_id_size))
 
     def has_room(self, size: int) -> bool:
         """Return whether the memory budget has room for `size` bytes beside the received bytes of this connection."""
@@ -343,8 +346,8 @@ class Connection:
         """Log that the receiver waits for memory. `arrived` are the first bytes of the request."""
         facts: dict[str, Any] = {"used_bytes": self.memory.used}
         if len(arrived) >= SIZE_BYTES + HEADER_MIN_BYTES:
-            _, key_and_version, _, client_id_size = HEAD.unpack_from(arrived)
-            facts |= named(arrived[SIZE_BYTES:], key_and_version, client_id_size)
+            _, key_and_version, _, client_id_size = REQUEST_HEAD.unpack_from(arrived)
+            facts |= client_and_api(arrived[SIZE_BYTES:], key_and_version, client_id_size)
         self.warn("memory for requests is exhausted; reading later", **facts)
 
     # -- its response -------------------------------------------------------------------------------------------------

@@ -12,12 +12,12 @@ from odradek_wire.apis import APIS, ApiKey
 from odradek_wire.frames import HEADER_MIN_BYTES
 
 # Length, API key and version as one number, correlation id, length of the client id.
-HEAD = Struct(">iIih")
+REQUEST_HEAD = Struct(">iIih")
 TAGS_MAX = 1000
 """Tagged fields that a header may have; Kafka defines none."""
 
 
-def named(frame: memoryview, key_and_version: int, client_id_size: int) -> dict[str, Any]:
+def client_and_api(frame: memoryview, key_and_version: int, client_id_size: int) -> dict[str, Any]:
     """Return the client id and the API of a request as facts for the log, read from the header alone."""
     key, version = key_and_version >> 16, key_and_version & 0xFFFF
     raw = bytes(frame[HEADER_MIN_BYTES : HEADER_MIN_BYTES + client_id_size]) if client_id_size >= 0 else None

@@ -12,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, cast
 
 from odradek_broker.memory import MemoryExhausted, ReceiveBuffers
-from odradek_broker.network.header import HEAD
+from odradek_broker.network.header import REQUEST_HEAD
 from odradek_wire.frames import HEADER_MIN_BYTES, SIZE_BYTES
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Receiver(asyncio.BufferedProtocol):
         self._consuming = True
         try:
             while end - start >= SIZE_BYTES + HEADER_MIN_BYTES:
-                size, key_and_version, correlation_id, client_id_size = HEAD.unpack_from(view, start)
+                size, key_and_version, correlation_id, client_id_size = REQUEST_HEAD.unpack_from(view, start)
                 stop = start + SIZE_BYTES + size
                 if stop > end:
                     break
