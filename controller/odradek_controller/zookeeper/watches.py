@@ -52,7 +52,7 @@ class Watches:
             controller.deletions,
             watch=self._watch,
             unwatch=self._watched.discard,
-            again=self._run_reader_of,
+            again=self._schedule,
             now_ms=now_ms,
             randbytes=randbytes,
             log_dir_failed=log_dir_failed,
@@ -67,10 +67,10 @@ class Watches:
     async def start(self) -> None:
         """Return when all readers have run once. Raises NotControllerError."""
         self._stop.append(self._zk.listen(self._session_event))
-        self._run_all_readers()
+        self._schedule_all()
         await self._run_due_readers()
         self._stop.append(self._controller.subscribe(self._applied))
-        self._controller.deletions.ended = lambda: self._run_reader_of(paths.DELETE_TOPICS)
+        self._controller.deletions.ended = lambda: self._schedule(paths.DELETE_TOPICS)
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
@@ -84,16 +84,16 @@ class Watches:
 
     def _session_event(self, event: SessionEvent) -> None:
         if event is SessionEvent.CONNECTED:
-            self._run_all_readers()
+            self._schedule_all()
 
-    def _run_all_readers(self) -> None:
-        """Run all readers: there are no watches at the start and after a lost connection."""
+    def _schedule_all(self) -> None:
+        """Schedule all readers: there are no watches at the start and after a lost connection."""
         self._watched.clear()
         self._readers.forget()
         self._due.update(dict.fromkeys(self._readers.table))
         self._wake.set()
 
-    def _run_reader_of(self, path: str) -> None:
+    def _schedule(self, path: str) -> None:
         self._due[path] = None
         self._wake.set()
 
@@ -105,17 +105,17 @@ class Watches:
         return self._changed
 
     def _changed(self, event: WatchedEvent) -> None:
-        """Run the reader of the znode, or of its parent for a broker or a topic."""
+        """Schedule the reader of the znode, or of its parent for a broker or a topic."""
         self._watched.discard(event.path)
         folder, _, name = event.path.rpartition("/")
         if folder == paths.TOPICS:
             self._readers.topic_changed(name)
-        self._run_reader_of(event.path if event.path in self._readers.table else folder)
+        self._schedule(event.path if event.path in self._readers.table else folder)
 
     def _applied(self, delta: MetadataDelta) -> None:
-        """Run the readers of requests that the change may have completed."""
+        """Schedule the readers of requests that the change may have completed."""
         for path in self._readers.affected_by(delta):
-            self._run_reader_of(path)
+            self._schedule(path)
 
     async def _run(self) -> None:
         # The store has called `lost`.
@@ -133,22 +133,22 @@ class Watches:
                 await self._zk.until_connected()
                 await self._controller.reconcile(self._readers.table[path])
             except ConnectionLossError:
-                self._run_all_readers()
+                self._schedule_all()
             except SessionExpiredError:
                 raise NotControllerError("the session has ended") from None
             except NotControllerError:
                 raise
             except Exception as error:
                 self._reporter.error("changes in ZooKeeper could not be applied", path=path, exc_info=error)
-                self._run_again_later(path)
+                self._schedule_later(path)
 
-    def _run_again_later(self, path: str) -> None:
-        """Run the reader again after a pause, because perhaps no event follows."""
+    def _schedule_later(self, path: str) -> None:
+        """Schedule the reader again after a pause, because perhaps no event follows."""
 
         async def later() -> None:
             await self._sleep(_PAUSE_MS)
             del self._pauses[path]
-            self._run_reader_of(path)
+            self._schedule(path)
 
         if path not in self._pauses:
             self._pauses[path] = asyncio.create_task(later())
