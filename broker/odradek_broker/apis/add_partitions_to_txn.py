@@ -24,7 +24,7 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
 FIRST_VERSION_OF_BROKERS = 4
-Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+AddPartitionsToTxnTransaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 TopicResult = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 PartitionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 PartitionErrors = Mapping[TopicPartition, ErrorCode]
@@ -68,7 +68,9 @@ async def _when_all_done(
                 errors.cancel()
 
 
-def _handle_transaction(ctx: Context, transaction: Transaction) -> PartitionErrors | Deferred[PartitionErrors]:
+def _handle_transaction(
+    ctx: Context, transaction: AddPartitionsToTxnTransaction
+) -> PartitionErrors | Deferred[PartitionErrors]:
     """Return the error of each partition of one transaction."""
     transactional_id = transaction.transactional_id
     partitions = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
@@ -98,9 +100,9 @@ def _error_of(ctx: Context, partition: TopicPartition, by_client: bool) -> Error
     return ErrorCode.NONE
 
 
-def _transaction(request: AddPartitionsToTxnRequest) -> Transaction:
+def _transaction(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
     """The transaction of a client's request."""
-    return Transaction(
+    return AddPartitionsToTxnTransaction(
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,
         request.v3_and_below_producer_epoch,

@@ -17,13 +17,15 @@ from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
-Result = DeleteGroupsResponse.DeletableGroupResult
+DeletableGroupResult = DeleteGroupsResponse.DeletableGroupResult
 
 
 def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
     names = list(dict.fromkeys(request.groups_names))
     refused = [name for name in names if not ctx.may_group(Operation.DELETE, name)]
-    refusals = [Result(group_id=name, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED) for name in refused]
+    refusals = [
+        DeletableGroupResult(group_id=name, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED) for name in refused
+    ]
     # Begin all deletions before waiting: a client that disconnects in between does not leave half of them.
     deletions = [ctx.broker.group_coordinator.delete_group(name) for name in names if name not in refused]
     if all(deletion.done for deletion in deletions):
@@ -31,12 +33,16 @@ def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse |
     return _await_deletions(deletions, refusals)
 
 
-async def _await_deletions(deletions: list[Deferred[Result]], refusals: list[Result]) -> DeleteGroupsResponse:
+async def _await_deletions(
+    deletions: list[Deferred[DeletableGroupResult]], refusals: list[DeletableGroupResult]
+) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(results=[await deletion for deletion in deletions] + refusals)
 
 
 def error_response(ctx: Context, request: DeleteGroupsRequest, error: ErrorCode) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(results=[Result(group_id=name, error_code=error) for name in request.groups_names])
+    return DeleteGroupsResponse(
+        results=[DeletableGroupResult(group_id=name, error_code=error) for name in request.groups_names]
+    )
 
 
 API = Api(

@@ -17,25 +17,25 @@ from odradek_wire.messages.describe_groups import DescribeGroupsRequest, Describ
 
 NOT_FOUND_FROM = 6
 
-Described = DescribeGroupsResponse.DescribedGroup
+DescribedGroup = DescribeGroupsResponse.DescribedGroup
 
 
 def handle(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    refused: list[Described] = []
-    described: list[Described] = []
+    refused: list[DescribedGroup] = []
+    described: list[DescribedGroup] = []
     for group_id in request.groups:
         if ctx.may_group(Operation.DESCRIBE, group_id):
             described.append(_describe(ctx, request, group_id))
         else:
-            refused.append(Described(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            refused.append(DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
     return DescribeGroupsResponse(groups=refused + described)
 
 
 def error_response(ctx: Context, request: DescribeGroupsRequest, error: ErrorCode) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=[Described(group_id=name, error_code=error) for name in request.groups])
+    return DescribeGroupsResponse(groups=[DescribedGroup(group_id=name, error_code=error) for name in request.groups])
 
 
-def _describe(ctx: Context, request: DescribeGroupsRequest, group_id: str) -> Described:
+def _describe(ctx: Context, request: DescribeGroupsRequest, group_id: str) -> DescribedGroup:
     group = ctx.broker.group_coordinator.describe_group(group_id)
     if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND and ctx.api_version < NOT_FOUND_FROM:
         group.error_code, group.error_message = ErrorCode.NONE, None

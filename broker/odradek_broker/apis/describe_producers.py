@@ -15,7 +15,7 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 
 PartitionResponse = DescribeProducersResponse.PartitionResponse
-Producer = DescribeProducersResponse.ProducerState
+ProducerState = DescribeProducersResponse.ProducerState
 
 
 def handle(ctx: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
@@ -49,7 +49,7 @@ def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
     return PartitionResponse(
         index,
         active_producers=[
-            Producer(
+            ProducerState(
                 producer.producer_id,
                 producer.producer_epoch,
                 producer.last_sequence,

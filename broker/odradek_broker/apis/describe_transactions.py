@@ -14,16 +14,18 @@ from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 
-State = DescribeTransactionsResponse.TransactionState
+TransactionState = DescribeTransactionsResponse.TransactionState
 
 
 def handle(ctx: Context, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(transaction_states=[_describe(ctx, each) for each in request.transactional_ids])
 
 
-def _describe(ctx: Context, transactional_id: str) -> State:
+def _describe(ctx: Context, transactional_id: str) -> TransactionState:
     if not ctx.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
-        return State(transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return TransactionState(
+            transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        )
     state = ctx.broker.transaction_coordinator.describe(transactional_id)
     state.topics = [each for each in state.topics if ctx.may_topic(Operation.DESCRIBE, each.topic)]
     return state
@@ -33,7 +35,9 @@ def error_response(
     ctx: Context, request: DescribeTransactionsRequest, error: ErrorCode
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
-        transaction_states=[State(transactional_id=each, error_code=error) for each in request.transactional_ids]
+        transaction_states=[
+            TransactionState(transactional_id=each, error_code=error) for each in request.transactional_ids
+        ]
     )
 
 

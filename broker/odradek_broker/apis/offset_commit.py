@@ -21,7 +21,7 @@ from odradek_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommi
 
 TOPIC_ID_FROM = 10
 
-Topic = OffsetCommitRequest.OffsetCommitRequestTopic
+OffsetCommitRequestTopic = OffsetCommitRequest.OffsetCommitRequestTopic
 TopicResponse = OffsetCommitResponse.OffsetCommitResponseTopic
 PartitionResponse = OffsetCommitResponse.OffsetCommitResponsePartition
 
@@ -31,7 +31,7 @@ def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse |
         return error_response(ctx, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     unsupported = error_response(ctx, request, ErrorCode.UNSUPPORTED_VERSION) if ctx.api_version == 0 else None
     refused: list[TopicResponse] = []
-    accepted: list[Topic] = []
+    accepted: list[OffsetCommitRequestTopic] = []
     for topic in request.topics:
         _check_topic(ctx, topic, accepted, refused)
     if not accepted:
@@ -71,7 +71,12 @@ def error_response(ctx: Context, request: OffsetCommitRequest, error: ErrorCode)
     return OffsetCommitResponse(topics=[_refused(topic, error) for topic in request.topics])
 
 
-def _check_topic(ctx: Context, topic: Topic, accepted: list[Topic], refused: list[TopicResponse]) -> None:
+def _check_topic(
+    ctx: Context,
+    topic: OffsetCommitRequestTopic,
+    accepted: list[OffsetCommitRequestTopic],
+    refused: list[TopicResponse],
+) -> None:
     """Complete the topic's name or id from the metadata; refuse a topic or partitions that do not exist."""
     image = ctx.broker.image
     by_id = ctx.api_version >= TOPIC_ID_FROM
@@ -112,7 +117,7 @@ def _merged(
     return OffsetCommitResponse(topics=list(topics.values()))
 
 
-def _refused(topic: Topic, error: ErrorCode) -> TopicResponse:
+def _refused(topic: OffsetCommitRequestTopic, error: ErrorCode) -> TopicResponse:
     partitions = [PartitionResponse(partition.partition_index, error) for partition in topic.partitions]
     return TopicResponse(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 

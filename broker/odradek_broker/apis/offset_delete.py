@@ -14,7 +14,7 @@ from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
-Topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
+OffsetDeleteRequestTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic
 TopicResponse = OffsetDeleteResponse.OffsetDeleteResponseTopic
 PartitionResponse = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
@@ -23,7 +23,7 @@ def handle(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse |
     if not ctx.may_group(Operation.DELETE, request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     refused: list[TopicResponse] = []
-    accepted: list[Topic] = []
+    accepted: list[OffsetDeleteRequestTopic] = []
     for topic in request.topics:
         _check_topic(ctx, topic, accepted, refused)
     request.topics = accepted
@@ -33,7 +33,12 @@ def handle(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse |
     return response.map(lambda deleted: _merged(refused, deleted))
 
 
-def _check_topic(ctx: Context, topic: Topic, accepted: list[Topic], refused: list[TopicResponse]) -> None:
+def _check_topic(
+    ctx: Context,
+    topic: OffsetDeleteRequestTopic,
+    accepted: list[OffsetDeleteRequestTopic],
+    refused: list[TopicResponse],
+) -> None:
     indexes = [partition.partition_index for partition in topic.partitions]
     if not ctx.may_topic(Operation.READ, topic.name):
         refused.append(_refused(topic.name, indexes, ErrorCode.TOPIC_AUTHORIZATION_FAILED))

@@ -25,8 +25,8 @@ GROUP_ERROR_FROM = 2
 BATCH_FROM = 8
 TOPIC_ID_FROM = 10
 
-Group = OffsetFetchRequest.OffsetFetchRequestGroup
-Topic = OffsetFetchRequest.OffsetFetchRequestTopics
+OffsetFetchRequestGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+OffsetFetchRequestTopics = OffsetFetchRequest.OffsetFetchRequestTopics
 GroupResponse = OffsetFetchResponse.OffsetFetchResponseGroup
 TopicResponse = OffsetFetchResponse.OffsetFetchResponseTopics
 PartitionResponse = OffsetFetchResponse.OffsetFetchResponsePartitions
@@ -87,29 +87,32 @@ def error_response(ctx: Context, request: OffsetFetchRequest, error: ErrorCode) 
     return _response(ctx, request, group_responses)
 
 
-def _groups(ctx: Context, request: OffsetFetchRequest) -> list[Group]:
+def _groups(ctx: Context, request: OffsetFetchRequest) -> list[OffsetFetchRequestGroup]:
     """Return copies of the requested groups in the form of v8, in every version; the caller may change them."""
     if ctx.api_version >= BATCH_FROM:
-        return [Group(g.group_id, g.member_id, g.member_epoch, g.topics) for g in request.groups]
+        return [OffsetFetchRequestGroup(g.group_id, g.member_id, g.member_epoch, g.topics) for g in request.groups]
     topics = None
     if request.topics is not None:
-        topics = [Topic(name=topic.name, partition_indexes=topic.partition_indexes) for topic in request.topics]
-    return [Group(group_id=request.group_id, topics=topics)]
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    return [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
 
 
-def _check_topics(ctx: Context, group: Group) -> list[TopicResponse]:
+def _check_topics(ctx: Context, group: OffsetFetchRequestGroup) -> list[TopicResponse]:
     """Complete names from ids, and keep only authorized topics in `group`; return the responses of the others."""
     if group.topics is None:
         return []
     refused: list[TopicResponse] = []
-    allowed: list[Topic] = []
+    allowed: list[OffsetFetchRequestTopics] = []
     for topic in group.topics:
         if ctx.api_version >= TOPIC_ID_FROM:
             known = ctx.broker.image.topics_by_id.get(topic.topic_id)
             if known is None:
                 refused.append(_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
-            topic = Topic(known.name, topic.topic_id, topic.partition_indexes)
+            topic = OffsetFetchRequestTopics(known.name, topic.topic_id, topic.partition_indexes)
         if ctx.may_topic(Operation.DESCRIBE, topic.name):
             allowed.append(topic)
         else:
@@ -118,7 +121,9 @@ def _check_topics(ctx: Context, group: Group) -> list[TopicResponse]:
     return refused
 
 
-def _fetch(ctx: Context, group: Group, require_stable: bool) -> GroupResponse | Deferred[GroupResponse]:
+def _fetch(
+    ctx: Context, group: OffsetFetchRequestGroup, require_stable: bool
+) -> GroupResponse | Deferred[GroupResponse]:
     if not ctx.may_group(Operation.DESCRIBE, group.group_id):
         return GroupResponse(group_id=group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     return ctx.broker.group_coordinator.fetch_offsets(group, require_stable)
@@ -167,7 +172,7 @@ def _response(ctx: Context, request: OffsetFetchRequest, group_responses: list[G
     )
 
 
-def _refused(topic: Topic, error: ErrorCode) -> TopicResponse:
+def _refused(topic: OffsetFetchRequestTopics, error: ErrorCode) -> TopicResponse:
     return TopicResponse(
         name=topic.name,
         topic_id=topic.topic_id,

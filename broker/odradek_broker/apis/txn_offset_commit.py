@@ -21,7 +21,7 @@ from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnO
 LOAD_IN_PROGRESS_FROM = 2
 """Clients of older versions do not know the error, and fail (KAFKA-7296)."""
 
-Topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+TxnOffsetCommitRequestTopic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
 TopicResponse = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 PartitionResponse = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
 
@@ -34,7 +34,7 @@ def handle(
     if not ctx.may_group(Operation.READ, request.group_id):
         return error_response(ctx, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     refused: list[TopicResponse] = []
-    accepted: list[Topic] = []
+    accepted: list[TxnOffsetCommitRequestTopic] = []
     for topic in request.topics:
         _check_topic(ctx, topic, accepted, refused)
     if not accepted:
@@ -51,7 +51,12 @@ def error_response(ctx: Context, request: TxnOffsetCommitRequest, error: ErrorCo
     return TxnOffsetCommitResponse(topics=[_refused(topic, error) for topic in request.topics])
 
 
-def _check_topic(ctx: Context, topic: Topic, accepted: list[Topic], refused: list[TopicResponse]) -> None:
+def _check_topic(
+    ctx: Context,
+    topic: TxnOffsetCommitRequestTopic,
+    accepted: list[TxnOffsetCommitRequestTopic],
+    refused: list[TopicResponse],
+) -> None:
     if not ctx.may_topic(Operation.READ, topic.name):
         refused.append(_refused(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         return
@@ -90,7 +95,7 @@ def _for_version(ctx: Context, error: ErrorCode) -> ErrorCode:
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if loading and ctx.api_version < LOAD_IN_PROGRESS_FROM else error
 
 
-def _refused(topic: Topic, error: ErrorCode) -> TopicResponse:
+def _refused(topic: TxnOffsetCommitRequestTopic, error: ErrorCode) -> TopicResponse:
     return TopicResponse(
         topic.name, [PartitionResponse(partition.partition_index, error) for partition in topic.partitions]
     )

@@ -27,7 +27,7 @@ RESPONSE_DELAY_MAX_MS = 500
 """The delay between the first outcome and the response. The coordinator retries the markers without an outcome, which
 appends each of them again."""
 
-Marker = WriteTxnMarkersRequest.WritableTxnMarker
+WritableTxnMarker = WriteTxnMarkersRequest.WritableTxnMarker
 PartitionErrors = dict[TopicPartition, ErrorCode]
 Replication = tuple[PartitionErrors, TopicPartition, Deferred[ErrorCode]]
 """A marker that is not replicated yet, and the place of its error in the response."""
@@ -89,11 +89,11 @@ async def _until_replicated(timers: Timers, waiting: list[Deferred[ErrorCode]], 
             timer.cancel()
 
 
-def _partitions(marker: Marker) -> Iterator[TopicPartition]:
+def _partitions(marker: WritableTxnMarker) -> Iterator[TopicPartition]:
     return ((topic.name, index) for topic in marker.topics for index in topic.partition_indexes)
 
 
-def _write(ctx: Context, topic: str, index: int, marker: Marker) -> ErrorCode | Deferred[ErrorCode]:
+def _write(ctx: Context, topic: str, index: int, marker: WritableTxnMarker) -> ErrorCode | Deferred[ErrorCode]:
     if marker.producer_id < 0 or marker.producer_epoch < 0 or marker.transaction_version < 0:
         # No valid producer or transaction version: Kafka returns this code, too.
         return ErrorCode.UNKNOWN_SERVER_ERROR
