@@ -1,7 +1,7 @@
-"""A connection to another broker: requests out, responses in, one at a time.
+"""A connection to another broker, with at most one request in flight.
 
-Owns framing, correlation ids and the buffer that responses are received into, which is used again. Leaves finding the
-broker's endpoint, connecting again after a failure, and back-off to `channel`.
+Owns framing, correlation ids and one buffer that it reuses for all responses. Leaves finding the broker's endpoint,
+connecting again after a failure, and back-off to `channel`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @classmethod
     async def connect(cls, host: str, port: int, client_id: str, timeout_s: float) -> BrokerConnection:
-        """Raises BrokerConnectionError."""
+        """Open a connection. Raises BrokerConnectionError."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_s):
@@ -64,9 +64,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return connection
 
     async def request(self, request: Message, version: int, response: type[R], timeout_s: float) -> R:
-        """Send one request, return its response; the next request overwrites its `records`, which are views.
+        """Send one request and return its response, whose `records` are views that the next request overwrites.
 
-        Raises BrokerConnectionError; the connection is closed then.
+        Raises BrokerConnectionError after closing the connection.
         """
         if self._closed or self._transport is None:
             raise BrokerConnectionError("the connection is closed")

@@ -1,4 +1,4 @@
-"""A channel to one other broker: its endpoint, a connection that is opened when a request needs it, and back-off.
+"""A channel to one other broker, which opens a connection when a request needs one, and counts failures for back-off.
 
 Owns the connection, the order of requests that wait for it, and the count of failures. Leaves framing to
 `broker_connection`, and the decision to send a request again to its callers.
@@ -59,7 +59,7 @@ class BrokerChannel:
         """`destination` names the broker in errors. `endpoint` returns its present endpoint, None while it has none.
 
         `timeout_s` is the limit for a response, and for connecting unless `connect_timeout_s` is given. `backoff_ms`
-        are the delays after the first, the second … failure in a row; the last one is for all later ones.
+        are the delays after the first, the second … failure in a row; the last delay applies to all later failures.
         """
         self._destination = destination
         self._endpoint = endpoint
@@ -96,9 +96,9 @@ class BrokerChannel:
                 await self._connect()
 
     async def request(self, request: Message, version: int, response: type[R]) -> R:
-        """Send one request and return its response, whose `records` the next request overwrites.
+        """Send one request and return its response, whose `records` are views that the next request overwrites.
 
-        Raises BrokerConnectionError. The connection is closed after that, and if the caller is cancelled.
+        Raises BrokerConnectionError. After an exception or a cancellation the connection is closed.
         """
         if self._waiting >= WAITING_MAX:
             raise BrokerConnectionError(f"at most {WAITING_MAX} requests wait for {self._destination}")
@@ -170,7 +170,7 @@ class BrokerChannels:
         connect_timeout_s: float | None = None,
         backoff_ms: Sequence[int] = DEFAULT_BACKOFF_MS,
     ) -> BrokerChannel:
-        """A channel of its own; `purpose` is the end of its client id."""
+        """Return a new channel, whose client id ends with `purpose`."""
         return BrokerChannel(
             f"broker {broker_id}",
             lambda: self.endpoint(broker_id),

@@ -1,7 +1,8 @@
-"""Entries by key that are sent together, one request at a time.
+"""A queue of entries by key, which are sent together, one request at a time.
 
-Owns the loop: what is added while a request is in flight goes with the next request, an entry replaces an earlier one
-of its key, and entries that failed are sent again after a delay. Leaves requests and responses to its users.
+Owns the loop: the next request contains all entries that were added while a request was in flight, a later entry
+replaces an earlier one with the same key, and entries that failed are sent again after a delay. Leaves requests and
+responses to its users.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ V = TypeVar("V")
 
 
 class CoalescingRetry(Generic[K, V]):
-    """A task runs only while there is something to send."""
+    """Entries that wait, and a task that sends them, which runs only while there are entries."""
 
     def __init__(
         self,
@@ -56,7 +57,8 @@ class CoalescingRetry(Generic[K, V]):
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> dict[K, V]:
-        """Stop sending, also what is in flight; no task is left when this returns. Returns the entries that waited."""
+        """Stop sending, cancel the request in flight, and return the entries that waited. No task is left when this
+        returns."""
         self._closed = True
         waiting, self._waiting = self._waiting, {}
         task, self._task = self._task, None

@@ -1,9 +1,9 @@
 """Requests of partition leaders to transaction coordinators: verify that partitions are part of a transaction, or, for
 clients of transaction version 2, add them to it (KIP-890; Kafka's AddPartitionsToTxnManager).
 
-Owns finding the coordinator, and one AddPartitionsToTxn request at a time to each broker, with all transactions that
-have gathered since the last one. Calls a coordinator in this broker directly. Leaves the guards of the log, and the
-responses to clients, to `transaction_verification` and its callers.
+Owns finding the coordinator, and one AddPartitionsToTxn request at a time to each broker: a request contains all
+transactions that were added since the previous one was sent. Calls a coordinator in this broker directly. Leaves
+verification guards, and the responses to clients, to `transaction_verification` and its callers.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
 REQUEST_VERSION = 5
-"""Of AddPartitionsToTxn between brokers: several transactions, and TRANSACTION_ABORTABLE among the errors."""
+"""The version of AddPartitionsToTxn between brokers: it takes several transactions, and may return
+TRANSACTION_ABORTABLE."""
 
 CONNECT_S_MAX = 10.0
-"""By then another broker may be the coordinator of the transactions that wait for the connection."""
+"""The limit of the time to connect, because another broker may become the coordinator meanwhile."""
 
 PartitionErrors = Mapping[TopicPartition, ErrorCode]
 """The errors of the partitions that are not part of the transaction; the other partitions are."""
@@ -59,7 +60,7 @@ class TransactionSupportedOperation(Enum):
         return self is TransactionSupportedOperation.ADD_PARTITION
 
     def client_error(self, error: ErrorCode) -> ErrorCode:
-        """Replace an error of the coordinator that the client does not know."""
+        """Return the coordinator's error, or one that the client knows in its place."""
         if error == ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if error == ErrorCode.TRANSACTION_ABORTABLE and self is TransactionSupportedOperation.DEFAULT_ERROR:
@@ -139,7 +140,7 @@ class AddPartitionsToTxnManager:
         return topic.partitions[partition_for(transactional_id, len(topic.partitions))].leader
 
     async def close(self) -> None:
-        """Send nothing more, and fail what waits; no task is left when this returns."""
+        """Send nothing more, and fail the transactions that wait; no task is left when this returns."""
         self._closed = True
         queues, self._queues = self._queues, {}
         for queue in queues.values():
@@ -181,7 +182,7 @@ class _Transaction(NamedTuple):
     operation: TransactionSupportedOperation
 
     def errors(self, error: ErrorCode) -> PartitionErrors:
-        """The same error for all partitions; nothing for NONE."""
+        """The same error for all partitions; empty for NONE."""
         return dict.fromkeys(self.partitions, self.operation.client_error(error)) if error else {}
 
     def errors_of(self, errors: Iterable[tuple[TopicPartition, ErrorCode]]) -> PartitionErrors:
@@ -211,14 +212,15 @@ class _CoordinatorQueue:
         self._is_coordinator = is_coordinator
         self._count = count
         self._log = log
-        # Nothing is sent again: the client retries.
+        # `_send` returns no entries to send again, because the client retries.
         self._pending: CoalescingRetry[str, _Pending] = CoalescingRetry(
             self._send, sleep=timers.sleep, retry_ms=0, failed="AddPartitionsToTxn failed", log=log
         )
 
     def add(self, transaction: _Transaction) -> Deferred[PartitionErrors]:
-        """Of two transactions of one transactional id that wait, the later one is sent, unless its epoch is older: the
-        client has retried, or a newer producer has fenced it (Kafka's addTxnData)."""
+        """Queue the transaction. If one of the same transactional id waits already, fail the one with the older epoch,
+        whose producer is fenced, or the waiting one if the epochs are equal, because the client has retried (Kafka's
+        addTxnData)."""
         pending = _Pending(transaction, Deferred())
         waiting = self._pending.get(transaction.transactional_id)
         epoch = transaction.producer.epoch
@@ -248,7 +250,7 @@ class _CoordinatorQueue:
         except Exception as error:
             self._log.error("AddPartitionsToTxn failed", exc_info=error)
         finally:
-            # Those without a response. Clients retry after this error.
+            # Fails only the transactions without a result. Clients retry after this error.
             self._fail_all(sent, ErrorCode.NETWORK_EXCEPTION)
         return {}
 
@@ -270,7 +272,7 @@ class _CoordinatorQueue:
         return None
 
     def _complete(self, pending: _Pending, errors: PartitionErrors) -> None:
-        """Only the first response counts. An exception of a caller must not affect the other transactions."""
+        """Complete the response unless it is complete. If a callback raises, the other transactions must not fail."""
         if pending.response.done:
             return
         try:

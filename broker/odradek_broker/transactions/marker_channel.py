@@ -31,7 +31,8 @@ SLOW_MS = 100
 TRANSACTIONS_MAX = 1_000
 """The number of transactions in one request."""
 SET_ASIDE_MAX = 64
-"""Requests to one broker, each with a connection. No two of them name the same partition."""
+"""The number of requests to one broker that may be set aside, each with a connection of its own. No two of them name
+the same partition."""
 IDLE_CHANNELS_MAX = 2
 
 
@@ -40,10 +41,10 @@ class MarkerCoordinator(Protocol):
 
     @property
     def is_active(self) -> bool:
-        """Whether it is still the coordinator; otherwise another broker sends the markers."""
+        """Whether this broker is still the coordinator; otherwise another broker sends the markers."""
 
     def markers_written(self, markers: TransactionMarkers, partitions: Iterable[TopicPartition]) -> None:
-        """These partitions have their marker, or need none."""
+        """Record that these partitions have their marker, or need none."""
 
 
 class PendingCompletion:
@@ -57,7 +58,9 @@ class PendingCompletion:
         self.abandoned = False
         """A later coordinator of the transactional id writes the markers."""
         self.failure_logged = False
+        """An exception was logged."""
         self.warned = False
+        """A leader's unexpected error was logged."""
 
     @property
     def wanted(self) -> bool:
@@ -81,7 +84,7 @@ class _Request:
         self.entries = entries
         self.task: asyncio.Task[None] | None = None
         self.channel: BrokerChannel | None = None
-        """None until it is connected; nothing is sent before."""
+        """None until it is connected, which is before the request is sent."""
         self.timer: TimerHandle | None = None
 
     @property
@@ -162,7 +165,7 @@ class MarkerChannel:
         request.timer = self._timers.call_later(SLOW_MS, lambda: self._set_current_aside(request))
 
     def _set_current_aside(self, request: _Request) -> None:
-        """The request is slow: send other markers without waiting for it."""
+        """If the request is still the current one, it is slow: send other markers without waiting for it."""
         if request is not self._current:
             return
         if len(self._set_aside) >= SET_ASIDE_MAX:
@@ -222,7 +225,7 @@ class MarkerChannel:
         channel = self._idle.pop() if self._idle else self._new_channel()
         await channel.connect()
         request.channel = channel
-        # Not earlier: `remove_moved` takes entries from a request that is not connected.
+        # The message is built after connecting, because `remove_moved` may take entries from the request until then.
         message = WriteTxnMarkersRequest([_marker(pending, partitions) for pending, partitions in request.entries])
         self._start_timer(request)
         response = await channel.request(message, self._version(), WriteTxnMarkersResponse)
@@ -277,8 +280,8 @@ class MarkerQueue:
         return taken
 
     def take_slow(self) -> list[Entry]:
-        """Remove and return the entries of a request to slow partitions that no other request names. The caller reports
-        its end with `slow_request_completed`."""
+        """Remove and return the entries of a request to slow partitions that no other request names. When it has
+        completed, the caller calls `slow_request_completed`."""
         taken: dict[PendingCompletion, list[TopicPartition]] = {}
         count = 0
         while self._ready and count < TRANSACTIONS_MAX:
@@ -317,12 +320,13 @@ class MarkerQueue:
             self._entries.extend((pending, [partition]) for pending in waiting)
 
     def slow_request_sent(self, partitions: Iterable[TopicPartition]) -> None:
-        """A request that names these partitions is in flight, and is slow."""
+        """Mark these partitions as slow, and as named by a request in flight."""
         for partition in partitions:
             self._in_flight.add(partition)
             self.mark_slow(partition)
 
     def slow_request_completed(self, partitions: Iterable[TopicPartition]) -> None:
+        """Let the next request name these partitions, of which some may no longer be slow."""
         for partition in partitions:
             self._in_flight.discard(partition)
             if self._slow.get(partition):

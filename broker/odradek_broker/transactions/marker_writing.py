@@ -17,10 +17,10 @@ def write_marker(
     partitions: Partitions, topic: str, index: int, marker: TransactionMarker, timeout_ms: int
 ) -> ErrorCode | Deferred[ErrorCode]:
     """Append a marker. Return NONE when all replicas in sync have it, REQUEST_TIMED_OUT if that takes longer than
-    `timeout_ms`, or the error for which it is refused."""
+    `timeout_ms`, or the error with which the partition refuses it."""
     partition = partitions.get(topic, index)
     if partition is None or partition.error == ErrorCode.KAFKA_STORAGE_ERROR:
-        # Also for a partition that only other brokers have: the coordinator looks up its leader again.
+        # If another broker leads the partition, the coordinator finds that leader when it retries.
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     result = partition.end_transaction(marker)
     if isinstance(result, Rejection):

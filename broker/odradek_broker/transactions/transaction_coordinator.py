@@ -1,5 +1,5 @@
-"""The transaction coordinator of this broker: the partitions of `__transaction_state` that it leads, and requests on
-their way to one of them.
+"""The transaction coordinator of this broker: passes each request to one of the partitions of `__transaction_state`
+that the broker leads.
 
 Owns the checks before the look-up of a transactional id (in the order of Kafka's TransactionCoordinator), new producer
 ids, and the timer that expires transactional ids. Leaves one partition's transactions to `transaction_partition`, the
@@ -37,7 +37,8 @@ from odradek_wire.messages.init_producer_id import InitProducerIdRequest, InitPr
 from odradek_wire.messages.list_transactions import ListTransactionsResponse
 
 BETWEEN_BROKERS = 5
-"""The version of AddPartitionsToTxn that represents a call without a request, from this broker's own partitions."""
+"""The version of AddPartitionsToTxn between brokers, which also applies if a partition's leader in this broker calls
+`add_partitions` directly."""
 
 R = TypeVar("R")
 Handle = Callable[[TransactionShard, Deferred[ErrorCode], Instant], TransactionStep]
@@ -46,7 +47,7 @@ HandleWithProducerId = Callable[[TransactionShard, int | None, Deferred[R], Inst
 
 
 class TransactionCoordinator:
-    """Requests return their response if they complete immediately, otherwise an awaitable."""
+    """Methods that handle requests return the response if it is available immediately, otherwise an awaitable."""
 
     def __init__(
         self,
@@ -157,8 +158,8 @@ class TransactionCoordinator:
         *,
         may_wait: bool = True,
     ) -> ErrorCode | Deferred[ErrorCode]:
-        """Handle one transaction of AddPartitionsToTxn; return the error of all its partitions. With `may_wait`, wait
-        until the producer's previous transaction is complete."""
+        """Handle one transaction of AddPartitionsToTxn; return one error for all its partitions. With `may_wait`, wait
+        a short time until the producer's previous transaction is complete."""
 
         def add(shard: TransactionShard, response: Deferred[ErrorCode], now: Instant) -> TransactionStep:
             return shard.add_partitions(transactional_id, producer, partitions, api_version, response, now)
@@ -191,9 +192,9 @@ class TransactionCoordinator:
     def _add(
         self, transactional_id: str, producer: Producer, add: Handle, *, may_wait: bool
     ) -> ErrorCode | Deferred[ErrorCode]:
-        """While the producer's previous transaction is not complete, wait a little. Kafka returns
-        CONCURRENT_TRANSACTIONS immediately, and its clients retry after 20 ms; writing the markers takes less. A fenced
-        producer gets its error without waiting."""
+        """Call `add`. With `may_wait`, first wait a short time until the producer's previous transaction is complete:
+        Kafka returns CONCURRENT_TRANSACTIONS immediately, and its clients retry after 20 ms, but the markers are
+        usually written earlier. A fenced producer gets its error without waiting."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
         txn_partition = self._runtime.find(transactional_id)
@@ -217,7 +218,7 @@ class TransactionCoordinator:
         return response.result() if response.done else response
 
     def end_txn(self, request: EndTxnRequest, api_version: int) -> EndTxnResponse | Awaitable[EndTxnResponse]:
-        """Handle EndTxn. The response is there when the decision is in the log; the markers may not be written yet."""
+        """Handle EndTxn. Respond when the decision is in the log, even if the markers are not written yet."""
         if not request.transactional_id:
             return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
 

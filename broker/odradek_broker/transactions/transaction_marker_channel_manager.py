@@ -24,9 +24,10 @@ from odradek_wire.errors import ErrorCode
 RETRY_MS = 50
 """The delay before a marker that could not be written is sent again, unless the metadata changes earlier."""
 CONNECT_S_MAX = 10.0
-"""Or `replica.socket.timeout.ms` if that is less: all markers for a broker wait until it is connected."""
+"""The limit of the time to connect, unless `replica.socket.timeout.ms` is less. All markers for a broker wait
+meanwhile."""
 RESPONSE_GRACE_S = 5.0
-"""The leader responds after `request.timeout.ms` at the latest; this is the time that the network may add."""
+"""The time that a response may take in addition to `request.timeout.ms`, the leader's limit."""
 
 EXPECTED_ERRORS = frozenset(
     {
@@ -39,7 +40,7 @@ EXPECTED_ERRORS = frozenset(
         ErrorCode.NETWORK_EXCEPTION,
     }
 )
-"""Errors while leaders change and replicas come and go; other errors are logged."""
+"""Errors that are usual while leaders or replicas change. Other errors are logged."""
 
 NO_MARKER_NEEDED = frozenset(
     {
@@ -71,8 +72,8 @@ class TransactionMarkerChannelManager:
         timers: Timers,
         log: Logger,
     ) -> None:
-        """`has_metadata`: a partition that the image does not have does not exist. `socket_timeout_s` is
-        `replica.socket.timeout.ms`."""
+        """`has_metadata` returns whether the image is complete: if it is, a partition that is missing from it does not
+        exist. `socket_timeout_s` is `replica.socket.timeout.ms`."""
         self._node_id = node_id
         self._image = image
         self._has_metadata = has_metadata
@@ -84,10 +85,11 @@ class TransactionMarkerChannelManager:
         self._log = log
         self._marker_channels: dict[int, MarkerChannel] = {}
         self._to_retry: dict[PendingCompletion, list[TopicPartition]] = {}
-        """Markers without a leader, or that failed: sent again when the metadata changes, or after `RETRY_MS`."""
+        """Markers that failed, which are sent again after `RETRY_MS` or when the metadata changes, and markers for
+        partitions without a leader."""
         self._unreported: dict[PendingCompletion, list[TopicPartition]] = {}
-        """Partitions that have their marker, but whose coordinator raised an exception: reported again with the next
-        retry. Their markers are not sent again: a second one could end the producer's next transaction."""
+        """Partitions that have their marker, but for which `markers_written` raised: the next retry calls it again. It
+        does not send the markers again, because a second one could end the producer's next transaction."""
         self._timer: TimerHandle | None = None
         self._closed = False
 
@@ -96,7 +98,7 @@ class TransactionMarkerChannelManager:
         self._route(PendingCompletion(coordinator, markers), sorted(markers.partitions))
 
     def metadata_changed(self) -> None:
-        """Send the markers that are not written to the present leaders of their partitions."""
+        """Send markers that are not written to the new leaders of their partitions."""
         for broker_id, marker_channel in self._marker_channels.items():
             registration = self._image().brokers.get(broker_id)
             is_gone = registration is None or registration.fenced
@@ -136,7 +138,7 @@ class TransactionMarkerChannelManager:
             elif leader is not None:
                 remote.setdefault(leader, []).append(partition)
             elif self._image().partition(*partition) is None and self._has_metadata():
-                # The topic is deleted, and its part of the transaction with it.
+                # The topic is deleted: its partitions need no marker.
                 completed.append(partition)
             else:
                 self._to_retry.setdefault(pending, []).append(partition)
@@ -219,7 +221,8 @@ class TransactionMarkerChannelManager:
         self._report(pending, completed)
 
     def _report(self, pending: PendingCompletion, completed: list[TopicPartition]) -> None:
-        """Never raises: a failure in one transaction must not affect the others."""
+        """Report written markers to the coordinator. Never raises: a failure in one transaction must not affect the
+        others."""
         if not completed or not pending.wanted:
             return
         try:
@@ -230,7 +233,7 @@ class TransactionMarkerChannelManager:
             self._retry_soon()
 
     def _log_failure(self, event: str, pending: PendingCompletion, error: Exception) -> None:
-        """Log one exception of each transaction: a retry may fail in the same way."""
+        """Log only the first exception of each transaction, because retries may fail in the same way."""
         if not pending.failure_logged:
             pending.failure_logged = True
             self._log.error(event, transactional_id=pending.markers.transactional_id, exc_info=error)
@@ -247,7 +250,7 @@ class TransactionMarkerChannelManager:
             log.warning("partition refused a marker and needs none")
             return True
         if error == ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-            # Another broker is the coordinator already; this one will learn it from the metadata.
+            # Another broker is the coordinator, but this broker has not received the metadata yet.
             pending.abandoned = True
             log.warning("markers abandoned: a later coordinator has written markers of the producer")
             return False

@@ -35,8 +35,10 @@ class WaitingRequest(NamedTuple):
 
 
 class TransactionPartition:
-    """With one replica, and partitions that this broker leads, `apply` completes all that follows from a request: the
-    decision is in the log, the markers are written, and the transaction is complete."""
+    """One partition's shard, log and waiting requests.
+
+    In a cluster of one broker, `apply` completes the transaction before it returns: it writes the decision, the
+    markers, and the completion."""
 
     def __init__(
         self,
@@ -82,7 +84,7 @@ class TransactionPartition:
         self._waiting: dict[str, deque[WaitingRequest]] = {}
         """Requests that wait until their transactional id is not busy."""
         self._written_ids: deque[str] = deque()
-        """Transactional ids of completed writes, whose requests may resume."""
+        """Transactional ids whose write has completed, so that their waiting requests may resume."""
         self._resuming = False
         self._ended = ended
 
@@ -102,7 +104,8 @@ class TransactionPartition:
         self._coordinator.load()
 
     def resign(self) -> None:
-        """Another broker is the coordinator of these transactions now."""
+        """Stop coordinating these transactions, because this broker no longer leads the partition, and resume the
+        waiting requests."""
         self._coordinator.resign()
         for transactional_id in list(self._waiting):
             self._resume(transactional_id, len(self._waiting[transactional_id]))
@@ -110,8 +113,8 @@ class TransactionPartition:
     # -- requests that wait ---------------------------------------------------------------------------------------
 
     def when_idle(self, transactional_id: str, wait_ms: int, resume: Callable[[], None]) -> None:
-        """Call `resume` when the transactional id is not busy: immediately if that is so, after `wait_ms` in any case,
-        and when this broker resigns."""
+        """Call `resume` when the transactional id is not busy, at the latest after `wait_ms` or when this broker
+        resigns."""
         if not wait_ms or not self.shard.is_busy(transactional_id):
             resume()
             return
@@ -129,8 +132,10 @@ class TransactionPartition:
             resume()
 
     def _resume_idle(self, transactional_ids: Iterable[str]) -> None:
-        """A request that resumes may write, and the write may complete before it returns: then this is called again.
-        The loop of the first call resumes the next request, so that the stack does not grow with their number."""
+        """Resume requests that wait for these transactional ids, while the ids are not busy.
+
+        A resumed request may write, and its write may complete before it returns, which calls this method again. Then
+        the loop of the first call resumes the next request, so that the stack does not grow."""
         self._written_ids.extend(id_ for id_ in transactional_ids if id_ in self._waiting)
         if self._resuming:
             return
@@ -166,7 +171,7 @@ class TransactionPartition:
                 self._resume_idle(ids)
 
     def markers_written(self, markers: TransactionMarkers, partitions: Iterable[TopicPartition]) -> None:
-        """These partitions have their marker, or need none."""
+        """Record that these partitions have their marker, or need none."""
         self.apply(self.shard.markers_written(markers, frozenset(partitions), self.now()))
 
     # -- time -----------------------------------------------------------------------------------------------------

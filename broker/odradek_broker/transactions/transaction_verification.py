@@ -1,9 +1,8 @@
 """Verification of transactional batches before they are appended (KIP-890): is this partition part of the producer's
 transaction? Follows ReplicaManager.maybeSendPartitionsToTransactionCoordinator.
 
-Owns the look-up of the guards in the partitions' logs, and the choice of the partitions to verify. Leaves the
-request to `add_partitions_to_txn_manager`, and appending and the client's response to the callers: Produce, and
-TxnOffsetCommit.
+Owns taking a verification guard from each partition, and the choice of the partitions to verify. Leaves the request to
+`add_partitions_to_txn_manager`, and appending and the client's response to the callers: Produce and TxnOffsetCommit.
 """
 
 from __future__ import annotations
@@ -44,10 +43,11 @@ def verify(
     *,
     required: bool,
 ) -> TransactionVerification | Deferred[TransactionVerification]:
-    """Verify that these partitions are part of the transaction, or add them. Each comes with the sequence of its batch.
-    A partition in which the transaction is open already needs no request.
+    """Verify that the partitions of these batches are part of the transaction, or add them. Partitions whose log
+    already contains records of the transaction are not sent to the coordinator.
 
-    `required` is `transaction.partition.verification.enable`: if it is false, logs append without a guard."""
+    `batches` are pairs of a partition and the first sequence number of its batch. `required` is
+    `transaction.partition.verification.enable`: if it is false, logs append without a guard."""
     verification = TransactionVerification(operation, {}, {})
     unverified: list[TopicPartition] = []
     for partition, sequence in batches:
@@ -83,8 +83,8 @@ def verify_offset_commit(
     *,
     required: bool,
 ) -> VerificationGuard | ErrorCode | Deferred[VerificationGuard | ErrorCode]:
-    """Verify the partition of `__consumer_offsets` in which TxnOffsetCommit commits (Kafka's
-    CoordinatorPartitionWriter): the guard to append with, or an error."""
+    """Verify the partition of `__consumer_offsets` to which TxnOffsetCommit is appended (Kafka's
+    CoordinatorPartitionWriter). Return the guard to append with, or an error."""
 
     def outcome(verification: TransactionVerification) -> VerificationGuard | ErrorCode:
         error = verification.errors.get((partition.topic, partition.index))

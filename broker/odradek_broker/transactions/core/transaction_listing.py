@@ -24,10 +24,10 @@ class TransactionFilter:
 
     states: frozenset[TransactionState]
     unknown_states: tuple[str, ...]
-    """For the response. If the request has no other states, no transaction passes."""
+    """Returned in the response. If the request has only unknown states, no transaction passes."""
     producer_ids: frozenset[int]
     duration_ms: int
-    """Only transactions that began longer ago pass; negative: all do."""
+    """Only transactions that began longer ago pass; if it is negative, all do."""
     pattern: Any
     """A compiled `re2` pattern, or None."""
 
@@ -55,8 +55,8 @@ class TransactionFilter:
         )
 
     def passes(self, transactional_id: str, transaction: TransactionMetadata, wall_ms: int) -> bool:
-        """Whether the filter lets this transactional id pass. Without a transaction its start is -1, so that it passes
-        every duration, as in Kafka."""
+        """Whether the transactional id passes the filter. If it has had no transaction, its start is -1, so that it
+        passes every duration, as in Kafka."""
         return (
             (not self.producer_ids or transaction.producer.id in self.producer_ids)
             and (not (self.states or self.unknown_states) or transaction.state in self.states)

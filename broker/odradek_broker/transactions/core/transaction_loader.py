@@ -17,7 +17,7 @@ from odradek_wire.records.record_codec import read_records
 class TransactionLoader:
     """Receives batches by `feed`, beginning with the log's first one, then replays by `apply`.
 
-    Of the thousands of records of one transactional id only the last one is decoded and replayed."""
+    A log may contain thousands of records of one transactional id: only the last one is decoded and replayed."""
 
     def __init__(self, shard: TransactionShard) -> None:
         self._shard = shard

@@ -8,7 +8,7 @@ transition, and its errors, to `transaction_rules`, and the format of records to
       ▲                           │                                               │
       │ init                      └─────────► PREPARE_ABORT ─────────────► COMPLETE_ABORT
       │                                                                           │
-      └── from EMPTY and COMPLETE_*; from COMPLETE_* the next transaction may begin without it
+      └── InitProducerId leads from EMPTY and COMPLETE_* to EMPTY; COMPLETE_* also leads directly to ONGOING
 
 The facts are those of TransactionMetadata in Kafka 4.3 (KIP-98, KIP-360, KIP-890).
 """
@@ -46,7 +46,7 @@ class TransactionState(Enum):
     DEAD = 6, "Dead"
     """In Kafka, while a tombstone of the id is written. Unused here, but a filter of ListTransactions may name it."""
     PREPARE_EPOCH_FENCE = 7, "PrepareEpochFence"
-    """In Kafka, while the coordinator begins to abort a transaction. Unused here, likewise."""
+    """In Kafka, while the coordinator begins to abort a transaction. Unused here too."""
 
     @property
     def number(self) -> int:
@@ -93,7 +93,7 @@ class TransactionMetadata:
     last_epoch: int = NO_EPOCH
     """The epoch that the producer may still use if a response was lost. Not stored in the log, as in Kafka 4.3."""
     client_version: int = 0
-    """The transaction version of the client whose request was the last transition that depends on it (KIP-890)."""
+    """The transaction version of the client that last added partitions or ended a transaction (KIP-890)."""
 
     @staticmethod
     def new(producer_id: int, timeout_ms: int) -> TransactionMetadata:

@@ -3,9 +3,9 @@
 Owns the metadata by transactional id. An id is busy while one of its records is being written, or its markers are.
 Leaves requests to `transaction_shard`, and the choice of transitions to `transaction_rules`.
 
-After a decision everything follows without another request: its record is written, the response is sent, the markers
-are sent, and when all partitions have theirs, the completion is written. A failure is retried, by the next coordinator
-if there is one.
+A decided transaction is completed without another request: the coordinator writes the decision, sends the response and
+the markers, and writes the completion when all partitions have their marker. It retries failures; after a change of
+leadership the next coordinator does.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class PendingMarkers:
 
 
 class TransactionProgress:
-    """The methods of `TransactionShard` that write, complete or expire transactions are documented there."""
+    """The state of a `TransactionShard`. Methods without a docstring are documented at the shard's method of the same
+    name."""
 
     __slots__ = (
         "_abort_interval_ms",
@@ -110,7 +111,7 @@ class TransactionProgress:
         transaction: TransactionMetadata,
         pending: PendingRequest | None = None,
     ) -> Write:
-        """Write new metadata of an id that is not busy; `pending` waits for the write."""
+        """Write new metadata of an id that is not busy. The request `pending` gets its response after the write."""
         assert not self.is_busy(transactional_id), "one write at a time"
         current = self.transactions.get(transactional_id)
         if transaction.state is TransactionState.ONGOING and (
@@ -159,7 +160,7 @@ class TransactionProgress:
         return step
 
     def _finish_decided(self, step: TransactionStep, transactional_ids: Collection[str]) -> None:
-        """Send the markers of those that are decided; complete those without partitions."""
+        """Send the markers of the decided transactions among these; complete those without partitions."""
         complete = []
         for id_ in transactional_ids:
             transaction = self.transactions.get(id_)
@@ -182,7 +183,7 @@ class TransactionProgress:
             self._complete(step, complete)
 
     def _outcome(self, write: Write) -> TransactionOutcome | None:
-        """The outcome that this write has decided, if any. A decision is written alone."""
+        """The outcome that this write has decided, if any. The write of a decision has only one transactional id."""
         transaction = self.transactions.get(write.transactional_ids[0])
         if transaction is None or not transaction.is_decided:
             return None

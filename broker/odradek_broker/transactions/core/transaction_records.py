@@ -1,4 +1,4 @@
-"""The records of `__transaction_state`, typed, and their bytes.
+"""The records of `__transaction_state`, and their encoding.
 
 Owns Kafka's format of keys and values (a version as int16, then the message). Leaves batches to the shell and the
 effect of a record to `transaction_shard`.
@@ -24,9 +24,10 @@ _STATES = {state.number: state for state in TransactionState}
 
 @dataclass(frozen=True, slots=True)
 class TransactionRecord:
-    """The new metadata of a transactional id; None is a tombstone. `version` is that of the value: 1 from
-    `transaction.version` 1 on, else 0, which has neither the previous and next producer ids nor the client's
-    version."""
+    """The new metadata of a transactional id; None is a tombstone.
+
+    `version` is the version of the value: 1 from `transaction.version` 1 on, else 0. Version 0 has no previous and next
+    producer ids, and no client version."""
 
     transactional_id: str
     transaction: TransactionMetadata | None

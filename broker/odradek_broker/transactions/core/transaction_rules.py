@@ -1,8 +1,8 @@
 """The rules of transactions: which request is allowed in which state, and its error otherwise.
 
-Each rule takes the present metadata and returns the next, which is to be written, or an error; NONE if there is nothing
-to write. Leaves busy ids (most requests for them get CONCURRENT_TRANSACTIONS) to `transaction_shard`, and replacing
-errors that older clients do not know to `transaction_step`.
+Each rule takes the present metadata and returns the next metadata, which the caller writes, or an error; NONE if there
+is nothing to write. Leaves busy ids (most requests for them get CONCURRENT_TRANSACTIONS) to `transaction_shard`, and
+replacing errors that older clients do not know to `transaction_step`.
 
 The facts are those of TransactionCoordinator in Kafka 4.3.
 """
@@ -38,8 +38,8 @@ def initialize(
     fresh_id: int | None,
     now_ms: int,
 ) -> Transition:
-    """InitProducerId: initialize a producer, or one that continues after an error with its `expected` id and epoch
-    (KIP-360). If a transaction is open, it is aborted, and the client retries. The transaction must not be decided.
+    """InitProducerId: initialize a new producer, or, with the `expected` id and epoch, a producer that continues after
+    an error (KIP-360). If a transaction is open, abort it; the client retries. The transaction must not be decided.
 
     CONCURRENT_TRANSACTIONS if a fresh producer id is needed and none is given."""
     if current is None:
@@ -66,8 +66,8 @@ def initialize(
 
 
 def _may_continue(current: TransactionMetadata, expected: Producer) -> bool:
-    """Whether the producer may continue, apart from its epoch. A request with the previous producer id may be a retry
-    of the one that changed it."""
+    """Whether the producer's id allows it to continue (Kafka's isValidProducerId). A request with the previous producer
+    id may be a retry of the request that changed it."""
     return (
         current.producer.epoch == NO_EPOCH
         or expected.id == current.producer.id
@@ -97,7 +97,7 @@ def add_error(current: TransactionMetadata | None, producer: Producer) -> ErrorC
 
 
 def _has_next_producer_id(current: TransactionMetadata | None, producer: Producer) -> bool:
-    """Whether this is the producer's next id, which its EndTxn response has returned before the transaction is
+    """Whether the producer uses its next id already, which the EndTxn response returned before the transaction was
     complete. (Kafka refuses it with a fatal error.)"""
     return (
         current is not None
@@ -140,9 +140,9 @@ def end_without_epoch_bump(
 def end(
     current: TransactionMetadata | None, producer: Producer, commit: bool, fresh_id: int | None, now_ms: int
 ) -> Transition:
-    """EndTxn from version 5 on (KIP-890): the epoch distinguishes a retry from the end of the next transaction, which
-    may be aborted before it begins, because a client cannot always know whether it has. The transaction must not be
-    decided.
+    """EndTxn from version 5 on (KIP-890): the epoch distinguishes a retry from the end of the next transaction. The
+    client may abort a transaction that has not begun, because it cannot always know whether it has. The transaction
+    must not be decided.
 
     CONCURRENT_TRANSACTIONS if a fresh producer id is needed and none is given."""
     error = end_error(current, producer)
@@ -167,8 +167,9 @@ def end_error(current: TransactionMetadata | None, producer: Producer) -> ErrorC
     bumped = current.producer.epoch == producer.epoch + 1
     if producer.id != current.producer.id and not rotated:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    # Then its own EndTxn incremented the epoch, not the InitProducerId of another producer. Kafka does not check this:
-    # a producer that InitProducerId has fenced may continue if the next transaction ended without an increment.
+    # `ended` means that the producer's own EndTxn incremented the epoch, not the InitProducerId of another producer.
+    # Kafka does not check this: a producer that InitProducerId has fenced may continue there, if the next transaction
+    # ended without an increment.
     ended = current.client_version >= EPOCH_BUMP_FROM and (current.is_decided or current.state in _COMPLETE)
     if producer.epoch == current.producer.epoch or (ended and (rotated or bumped)):
         return ErrorCode.NONE
@@ -176,8 +177,8 @@ def end_error(current: TransactionMetadata | None, producer: Producer) -> ErrorC
 
 
 def abort(current: TransactionMetadata, level: int, fresh_id: int | None, now_ms: int) -> Transition:
-    """Abort the open transaction, and fence its producer. `level` is the cluster's transaction version, which counts
-    here whatever the producer's version is.
+    """Abort the open transaction, and fence its producer. `level` is the cluster's transaction version: the producer's
+    own version does not matter.
 
     CONCURRENT_TRANSACTIONS if a fresh producer id is needed and none is given."""
     if level < EPOCH_BUMP_FROM:

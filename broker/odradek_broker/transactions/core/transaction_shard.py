@@ -1,7 +1,7 @@
 """All transactional ids of one partition of `__transaction_state`.
 
-Owns the way of a request to its rule and to a step, the responses for a busy id, and the expiration of ids. Leaves the
-rules to `transaction_rules`, what follows a write to `transaction_progress`, and appending, waiting, sending markers
+Owns the choice of the rule for each request, the responses for a busy id, and the expiration of ids. Leaves the rules
+to `transaction_rules`, completed writes and markers to `transaction_progress`, and appending, waiting, sending markers
 and responses to the shell.
 
 Metadata changes only in `replay`.
@@ -44,7 +44,7 @@ TOMBSTONES_BYTES_MAX = 256 * 1024
 class TransactionShard:
     """The transactions of one partition. Methods that write, respond or send markers return a `TransactionStep`.
 
-    Each token gets exactly one response: in the step of its request, of `written`, or of `unload`."""
+    Each token gets exactly one response: in the step that its request, `written` or `unload` returns."""
 
     def __init__(self, settings: TransactionSettings) -> None:
         self.settings = settings
@@ -67,17 +67,17 @@ class TransactionShard:
     # -- requests -------------------------------------------------------------------------------------------------
 
     def init_takes_id(self, transactional_id: str) -> bool:
-        """Whether InitProducerId may take a fresh producer id now. If one is missing when the request is handled, the
-        response is CONCURRENT_TRANSACTIONS."""
+        """Whether InitProducerId may need a fresh producer id. If it needs one and is called without, the response is
+        CONCURRENT_TRANSACTIONS."""
         return rules.takes_fresh_id(self.transactions.get(transactional_id))
 
     def end_takes_id(self, transactional_id: str) -> bool:
-        """Whether EndTxn may take a fresh producer id; not for an unknown id, which has no transaction."""
+        """Whether EndTxn may need a fresh producer id. It needs none for an unknown transactional id."""
         return transactional_id in self.transactions and self.init_takes_id(transactional_id)
 
     def is_busy(self, transactional_id: str) -> bool:
-        """Whether a record of the id or the markers of its transaction are being written, usually for a few
-        milliseconds. Until then requests that would change its metadata get CONCURRENT_TRANSACTIONS."""
+        """Whether a record of the id or the markers of its transaction are being written, which usually takes a few
+        milliseconds. Until that is done, requests that would change its metadata get CONCURRENT_TRANSACTIONS."""
         return self._progress.is_busy(transactional_id)
 
     def init_producer_id(
@@ -145,7 +145,7 @@ class TransactionShard:
         return self._add(transactional_id, producer, (partition,), 0, pending, now)
 
     def add_error(self, transactional_id: str, producer: Producer) -> ErrorCode:
-        """The error for a fenced or unknown producer, which a busy id does not delay; NONE for others."""
+        """The error for a fenced or unknown producer, returned even while the id is busy; NONE for others."""
         return rules.add_error(self.transactions.get(transactional_id), producer)
 
     def verify_partitions(
@@ -159,8 +159,8 @@ class TransactionShard:
     def end_txn(
         self, request: EndTxnRequest, api_version: int, fresh_id: int | None, token: Token, now: Instant
     ) -> TransactionStep:
-        """Handle EndTxn. The response, when the decision is written, is an `EndTxnResponse`; v5 returns the producer's
-        new id and epoch."""
+        """Handle EndTxn. The response, an `EndTxnResponse`, is sent when the decision is written; v5 returns the
+        producer's new id and epoch."""
         id_ = request.transactional_id
         producer = Producer(request.producer_id, request.producer_epoch)
         current = self.transactions.get(id_)
@@ -209,7 +209,8 @@ class TransactionShard:
         """Respond if there is an error or nothing to write; otherwise write, and let the request wait."""
         step = TransactionStep(now)
         if isinstance(outcome, TransactionMetadata) and pending.supports_epoch_bump and not self.transaction_version:
-            # Records of this level have no place for the epoch. Clients that know the level do not use this version.
+            # Under transaction.version 0, records cannot store the client's transaction version. A client that knows
+            # the cluster's level does not send this API version.
             outcome = ErrorCode.UNSUPPORTED_VERSION
         if isinstance(outcome, TransactionMetadata):
             return step, self._progress.write(step, transactional_id, outcome, pending)
@@ -222,17 +223,19 @@ class TransactionShard:
     # -- completed writes -----------------------------------------------------------------------------------------
 
     def written(self, write: Write, error: ErrorCode, now: Instant) -> TransactionStep:
-        """The append of a step's records has ended: with NONE they are replayed, otherwise it failed.
+        """Handle the end of an append. With NONE the records are replayed already, otherwise the append failed.
 
-        After REQUEST_TIMED_OUT they are in the log and may still take effect. The request gets its response, and the
-        ids stay busy until `written` is called again, with NONE when they are replayed, or until `unload`."""
+        After REQUEST_TIMED_OUT the records are in the log and may still be committed. The request gets its response,
+        and the ids stay busy until `written` is called again, with NONE after the records are replayed, or until
+        `unload`."""
         return self._progress.written(write, error, now)
 
     def markers_written(
         self, markers: TransactionMarkers, partitions: Collection[TopicPartition], now: Instant
     ) -> TransactionStep:
-        """These partitions have their marker, or need none (deleted, or the producer has a newer epoch there). When all
-        have, complete the transaction. A partition that is reported twice, and outdated markers, change nothing."""
+        """Record that these partitions have their marker, or need none (deleted, or the producer has a newer epoch
+        there). After the last partition, complete the transaction. A partition that is reported twice, and markers of
+        an earlier transaction, change nothing."""
         return self._progress.markers_written(markers, partitions, now)
 
     # -- time -----------------------------------------------------------------------------------------------------
@@ -242,8 +245,9 @@ class TransactionShard:
         return self._progress.next_ms()
 
     def expired(self, now: Instant, next_id: NextId) -> Iterator[TransactionStep]:
-        """Abort timed-out transactions, and retry completions that could not be written. Lazy: each step is made when
-        it is taken. `next_id` returns a fresh producer id; if it returns None, the abort is retried later."""
+        """Abort timed-out transactions, and retry completions that could not be written. The iterator makes each step
+        only when the caller takes it. `next_id` returns a fresh producer id; if it returns None, the abort is retried
+        later."""
         return self._progress.expired(now, next_id)
 
     def expire_ids(self, now: Instant) -> Iterator[TransactionStep]:
@@ -301,13 +305,14 @@ class TransactionShard:
     # -- records --------------------------------------------------------------------------------------------------
 
     def replay(self, record: TransactionRecord) -> None:
-        """A record is committed, or was read from the log while loading."""
+        """Apply a record that is committed, or that was read from the log while loading."""
         self._progress.replay(record)
 
     def loaded(self, coordinator_epoch: int, now: Instant) -> TransactionStep:
-        """All records are replayed: send the markers of decided transactions that are not complete."""
+        """After all records are replayed, send the markers of decided transactions that are not complete."""
         return self._progress.loaded(coordinator_epoch, now)
 
     def unload(self, now: Instant) -> TransactionStep:
-        """Another broker is the coordinator now: answer pending requests with NOT_COORDINATOR."""
+        """Forget all transactions, because another broker is the coordinator, and answer pending requests with
+        NOT_COORDINATOR."""
         return self._progress.unload(now)

@@ -47,7 +47,7 @@ class PendingRequest:
 
     @property
     def supports_epoch_bump(self) -> bool:
-        """Whether the client takes part in transaction version 2."""
+        """Whether the client uses transaction version 2."""
         first = self.api.epoch_bump_from
         return first is not None and self.api_version >= first
 
@@ -79,12 +79,13 @@ class TransactionSettings:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TransactionMarkers:
-    """The markers of a decided transaction, one for each of its partitions. The shell writes them, and reports progress
-    by `TransactionShard.markers_written` with this object. Each coordinator epoch has an object of its own."""
+    """The markers of a decided transaction, one for each of its partitions. The shell sends them, and calls
+    `TransactionShard.markers_written` with this object, which thus identifies the transaction and the coordinator's
+    epoch."""
 
     transactional_id: str
     producer: Producer
-    """Under transaction version 2 with the epoch that follows the transaction."""
+    """Under transaction version 2 its epoch is already incremented."""
     coordinator_epoch: int
     commit: bool
     transaction_version: int
@@ -102,7 +103,8 @@ class Write:
     pending: PendingRequest | None = None
     """The request that waits for the write, until its response is sent."""
     error: ErrorCode = ErrorCode.NONE
-    """The error of the response after a successful write, if the request begins by ending another transaction."""
+    """The error in the response after a successful write: CONCURRENT_TRANSACTIONS if InitProducerId aborts the open
+    transaction first."""
     timed_out: bool = False
     """Whether the write aborts a timed-out transaction."""
     producer: Producer = NO_PRODUCER
@@ -119,7 +121,7 @@ class TransactionStep(Step[TransactionRecord, Write]):
     """The outcome of a transaction, when its decision is in the log."""
 
     def respond(self, pending: PendingRequest | None, error: ErrorCode, producer: Producer = NO_PRODUCER) -> None:
-        """Complete a pending request; None: the coordinator acts without a request."""
+        """Respond to a request. If it is None, no client waits, because the coordinator acts on its own."""
         if pending is not None:
             self.responses.append((pending.token, pending.response(error, producer)))
 
@@ -133,7 +135,7 @@ class TransactionStep(Step[TransactionRecord, Write]):
 
 
 def write_error(error: ErrorCode) -> ErrorCode:
-    """The error for a client whose transaction could not be written, which every client knows."""
+    """The error for a client after a record could not be written, translated into one that every client knows."""
     match error:
         case (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
