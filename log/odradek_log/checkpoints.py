@@ -1,7 +1,7 @@
-"""Checkpoint files: a version line, a count line, an entry a line (CheckpointFile, OffsetCheckpointFile).
+"""Checkpoint files: a line with the version, a line with the count, a line for each entry (Kafka's CheckpointFile).
 
-Owns the text of `recovery-point-offset-checkpoint`, `replication-offset-checkpoint`, `log-start-offset-checkpoint` and
-the frame that `leader-epoch-checkpoint` shares. When they are written is the directory's matter.
+Owns the text of `recovery-point-offset-checkpoint`, `replication-offset-checkpoint`, `log-start-offset-checkpoint`, and
+the first two lines of `leader-epoch-checkpoint`. Leaves to the directory when they are written.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ def encode_lines(entries: Iterable[str]) -> bytes:
 
 
 def decode_lines(data: bytes, path: str) -> list[str]:
-    """The entries' lines. Kafka creates its checkpoints empty, so an empty file has no entry."""
+    """Return the lines of the entries; none for an empty file, which Kafka creates. Raises CorruptLogError."""
     if not data:
         return []
     lines = data.decode(errors="replace").split("\n")
     if lines[-1]:
         raise CorruptLogError(f"{path}: the last line {lines[-1]!r} is cut off")
     if lines[0] != _VERSION:
-        raise CorruptLogError(f"{path}: unknown version {lines[0]!r} of a checkpoint")
+        raise CorruptLogError(f"{path}: checkpoint version {lines[0]!r}, expected {_VERSION!r}")
     try:
         count = int(lines[1])
     except (IndexError, ValueError):
-        raise CorruptLogError(f"{path}: the second line is no count of entries") from None
+        raise CorruptLogError(f"{path}: the second line must be the number of entries") from None
     entries = [line for line in lines[2:] if line]
     if len(entries) != count:
-        raise CorruptLogError(f"{path}: {count} entries are announced, {len(entries)} are there")
+        raise CorruptLogError(f"{path}: {len(entries)} entries, expected {count}")
     return entries
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """An offset checkpoint; a missing file is an empty one."""
+    """Read an offset checkpoint; a missing file is an empty one. Raises CorruptLogError."""
     try:
         data = disk.read_file(path)
     except FileNotFoundError:
@@ -51,10 +51,10 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
             topic, partition, offset = line.split(" ")
             offsets[topic, int(partition)] = int(offset)
         except ValueError:
-            raise CorruptLogError(f"{path}: no topic, partition and offset in {line!r}") from None
+            raise CorruptLogError(f"{path}: expected topic, partition and offset, got {line!r}") from None
     return offsets
 
 
 def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace an offset checkpoint as a whole."""
+    """Replace an offset checkpoint atomically."""
     disk.replace_file(path, encode_lines(f"{topic} {index} {offset}" for (topic, index), offset in offsets.items()))

@@ -1,29 +1,28 @@
-"""What a log knows of its own compaction: how far it went, and whether something came between.
+"""The state of a log's cleaning: how far it has come, and whether a truncation interrupted it.
 
-Owns the facts that the parts of a log and the cleaner tell each other. Apart from the cleaner itself, because every
-log has it and few are ever compacted.
+Separate from `cleaner`, because every log has this state and few are ever compacted.
 """
 
 from __future__ import annotations
 
 
 class CleanerState:
-    """Of one log. The loop's thread only."""
+    """The state of one log. Only the thread of the event loop uses it."""
 
     __slots__ = ("checkpoint", "in_progress", "interruptions", "uncleanable_error")
 
     def __init__(self) -> None:
         self.checkpoint: int | None = None
-        """Where the dirty part begins (`cleaner-offset-checkpoint`); None if nothing was ever cleaned."""
+        """The first dirty offset (`cleaner-offset-checkpoint`); None if the log was never cleaned."""
         self.in_progress = False
-        """Whether the cleaner is at this log; retention waits for its end, as in Kafka."""
+        """Whether the cleaner works on this log; retention waits for its end, as in Kafka."""
         self.interruptions = 0
-        """Counts what a cleaning must not go on after."""
+        """The number of truncations; a change ends a cleaning in progress."""
         self.uncleanable_error: Exception | None = None
-        """Trouble other than the disk's: the log is left as it is until the next start."""
+        """The error, not of the disk, because of which the log is not cleaned until the next start."""
 
     def truncated(self, active_base_offset: int) -> None:
-        """The log ends earlier now: what is appended from its active segment on is dirty
+        """Make everything from the active segment on dirty, after a truncation
         (LogManager.maybeTruncateCleanerCheckpointToActiveSegmentBaseOffset)."""
         self.interruptions += 1
         if self.checkpoint is not None:

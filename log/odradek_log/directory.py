@@ -1,7 +1,7 @@
-"""One entry of `log.dirs`: its lock, identity, checkpoints and marker of a clean shutdown, and all logs in it.
+"""One entry of `log.dirs`: its lock, identity, checkpoints, clean shutdown file and logs.
 
-Owns which partitions there are on this disk and in which state (served, failed, set aside). The partitions' roles are
-the broker's; a log's files are `Log`'s. Failed partitions do not hinder their neighbours.
+Owns which partitions are on this disk, and their state: open, failed, or renamed as deleted or stray. Leaves the roles
+of partitions to the broker, and the files of a log to `Log`. A failed partition does not affect the others.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ _NO_PARTITIONS = (file_names.CLUSTER_METADATA_DIR, file_names.REMOTE_INDEX_CACHE
 
 
 class LogDirectory:
-    """A directory of logs. `open` locks it, `load` finds its logs, `close` leaves the marker of a clean shutdown."""
+    """A directory of logs. `open` locks it, `load` opens its logs, `close` writes the clean shutdown file."""
 
     def __init__(self, path: str, env: LogEnvironment, lock: Lock, meta: MetaProperties | None) -> None:
         self.path = path
         self.env = env
         self.meta = meta
-        """None until `write_meta` in a fresh directory."""
+        """The content of `meta.properties`; None in a new directory until `write_meta`."""
         self.logs: dict[TopicPartition, Log] = {}
         self.futures: dict[TopicPartition, Log] = {}
-        """Copies on their way here from another directory: `topic-partition.unique-future`."""
+        """Future logs: copies of partitions of another directory, `topic-partition.unique-future`."""
         self.failed: dict[TopicPartition, Exception] = {}
-        """Partitions that could not be opened (KAFKA_STORAGE_ERROR), each with the reason."""
+        """Partitions that could not be opened (KAFKA_STORAGE_ERROR), and the errors."""
         self.clean_shutdown = False
-        """Whether the last owner closed the directory properly."""
+        """Whether the last broker closed the directory cleanly."""
         self.previous_broker_epoch = -1
         self.offline = False
-        """Whether its disk has failed: nothing here is read or written any more."""
+        """Whether the disk has failed: no log is read or written any more."""
         self._lock = lock
         self._recovery_points = OffsetCheckpoint(env, self._file(file_names.RECOVERY_POINT_CHECKPOINT))
         self._start_offsets = OffsetCheckpoint(env, self._file(file_names.LOG_START_CHECKPOINT))
         self._high_watermarks = OffsetCheckpoint(env, self._file(file_names.REPLICATION_CHECKPOINT))
         self._cleaned = OffsetCheckpoint(env, self._file(file_names.CLEANER_CHECKPOINT))
-        # What the checkpoints said of the failed ones, to be kept until somebody repairs them.
+        # The entries of failed partitions, which the checkpoints keep until an operator repairs the partitions.
         self._failed_recovery_points: dict[TopicPartition, int] = {}
         self._failed_start_offsets: dict[TopicPartition, int] = {}
         self._failed_cleaned: dict[TopicPartition, int] = {}
@@ -77,9 +77,9 @@ class LogDirectory:
         open_files: int = _OPEN_FILES,
         random_below: Callable[[int], int] | None = None,
     ) -> LogDirectory:
-        """Lock the directory, which is created if it is missing, and read `meta.properties`.
+        """Create the directory if it is missing, lock it and read `meta.properties`.
 
-        `LogDirectoryError` when it is in use, of a format newer than ours, or not a broker's: then nothing is written.
+        Raises LogDirectoryError, and writes nothing, if it is in use, has a newer format or is not a log directory.
         """
         disk = disk or RealDisk()
         directory = os.fspath(path)
@@ -105,25 +105,24 @@ class LogDirectory:
         return cls(directory, env, lock, meta)
 
     def write_meta(self, meta: MetaProperties) -> None:
-        """Say whose directory this is."""
+        """Write `meta.properties`."""
         self.env.disk.replace_file(self._file(file_names.META_PROPERTIES), meta.encode(self.env.wall_ms()))
         self.meta = meta
 
     def partitions_on_disk(self) -> list[str]:
-        """The names of the partitions' directories, whether they are loaded or not."""
+        """Return the names of the directories of partitions, loaded or not."""
         return partitions_in(self.env.disk, self.path)
 
     # --- the logs
 
     def has_log(self, topic: str, partition: int) -> bool:
-        """Whether there is a log of that name, be it one that cannot be opened."""
+        """Return whether the directory has this partition, even a failed one."""
         return (topic, partition) in self.logs or (topic, partition) in self.failed
 
     def load(self, config_of: Callable[[str], LogConfig]) -> None:
-        """Open every partition's directory. `config_of` maps a topic's name to its settings.
+        """Open the logs of all partitions. `config_of` returns the settings of a topic.
 
-        A partition that cannot be opened goes into `failed`; a directory that is no partition's is an error, as in
-        Kafka.
+        Adds partitions that cannot be opened to `failed`. Raises LogDirectoryError for any other directory, like Kafka.
         """
         disk = self.env.disk
         self._read_marker()
@@ -137,7 +136,7 @@ class LogDirectory:
             if parsed is None:
                 if disk.is_directory(f"{self.path}/{name}"):
                     raise LogDirectoryError(
-                        f"{self.path}/{name} is no partition's directory, and nothing else may be here"
+                        f"{self.path}/{name} is not the directory of a partition; move it out of the log directory"
                     )
                 continue
             topic, partition, suffix = parsed
@@ -148,7 +147,7 @@ class LogDirectory:
             elif suffix == file_names.FUTURE_DIR:
                 self._load_future(name, (topic, partition), config_of(topic))
             elif suffix:
-                self.env.reporter.warning("leaving a set-aside partition alone", directory=f"{self.path}/{name}")
+                self.env.reporter.warning("ignoring a stray partition", directory=f"{self.path}/{name}")
             else:
                 key = topic, partition
                 self._load_log(key, config_of(topic), recovery_points.get(key, 0), start_offsets.get(key, 0))
@@ -188,13 +187,13 @@ class LogDirectory:
             self._failed_cleaned[key] = offset
 
     def _load_future(self, name: str, key: TopicPartition, config: LogConfig) -> None:
-        """Read all of it, since it is in no checkpoint. Remove a copy that cannot be opened, and a second copy of the
-        same partition: the broker can copy it again."""
+        """Open a future log and recover all of it, because no checkpoint has it. Remove one that cannot be opened, and
+        a second one of the same partition: the broker can copy it again."""
         topic, partition = key
         directory = f"{self.path}/{name}"
         if key in self.futures:
             other = self.futures[key].directory
-            self.env.reporter.warning("removing a second copy of a partition", directory=directory, kept=other)
+            self.env.reporter.warning("removing a second future log of a partition", directory=directory, kept=other)
             self._remove_later(directory, config.file_delete_delay_ms)
             return
         try:
@@ -207,15 +206,17 @@ class LogDirectory:
                 clean_shutdown=self.clean_shutdown,
             )
         except (OSError, CorruptLogError, CorruptRecordError) as error:
-            self.env.reporter.warning("removing a copy that cannot be finished", directory=directory, error=str(error))
+            self.env.reporter.warning(
+                "removing a future log that cannot be opened", directory=directory, error=str(error)
+            )
             self._remove_later(directory, config.file_delete_delay_ms)
 
-    # --- copies of partitions from other directories
+    # --- future logs
 
     def create_future_log(
         self, topic: str, partition: int, topic_id: Uuid | None, config: LogConfig, unique: str
     ) -> Log:
-        """An empty log that will take the place of another directory's. Raises `OSError`."""
+        """Create an empty future log of a partition in another directory. Raises OSError."""
         key = topic, partition
         assert key not in self.logs
         assert key not in self.futures
@@ -225,8 +226,8 @@ class LogDirectory:
         return log
 
     def promote_future_log(self, topic: str, partition: int) -> Log:
-        """The copy is the partition now: it is closed, renamed and opened again. Raises `OSError` and what opening
-        raises; it is no copy any more then, unless the checkpoints cannot be written."""
+        """Make the future log the log of the partition: close it, rename it, open it again. Raises OSError and
+        CorruptLogError; then it is no future log any more, unless the checkpoints could not be written."""
         key = topic, partition
         self._remove_stale_checkpoint_entries(key)
         future = self.futures.pop(key)
@@ -235,7 +236,7 @@ class LogDirectory:
         future.close()
         directory = f"{self.path}/{file_names.partition_dir(topic, partition)}"
         self.env.disk.rename(future.directory, directory)
-        # Before the old log goes: a power loss must not leave neither.
+        # Before the caller deletes the old log: a power loss must leave one of the two.
         self.env.disk.sync_directory(self.path)
         log = self.logs[key] = open_log(
             self.env,
@@ -250,19 +251,19 @@ class LogDirectory:
         return log
 
     def delete_future_log(self, topic: str, partition: int, unique: str) -> None:
-        """The copy is not wanted any more. What the disk refuses is reported, and left for a person."""
+        """Delete a future log. Log an error of the disk, and leave the directory for an operator."""
         future = self.futures.pop((topic, partition))
         path = f"{self.path}/{file_names.suffixed_dir(topic, partition, unique, file_names.DELETE_DIR)}"
         try:
             future.rename(path)
         except OSError as error:
-            self.env.reporter.error("could not remove a copy", directory=future.directory, error=str(error))
+            self.env.reporter.error("failed to remove a future log", directory=future.directory, error=str(error))
             future.abandon()
         else:
             self._remove_later(path, future.config.file_delete_delay_ms)
 
     def create_log(self, topic: str, partition: int, topic_id: Uuid | None, config: LogConfig) -> Log:
-        """A new partition. Raises `OSError`."""
+        """Create the log of a new partition. Raises OSError."""
         key = topic, partition
         assert key not in self.logs
         self._remove_stale_checkpoint_entries(key)
@@ -272,7 +273,7 @@ class LogDirectory:
         except FileExistsError:
             raise
         except OSError:
-            # What was begun must not stand in the way of the next attempt.
+            # Remove the partial directory, so that the next attempt can create it.
             with suppress(OSError):
                 self.env.disk.remove_tree(directory)
             raise
@@ -280,16 +281,18 @@ class LogDirectory:
         return log
 
     def _remove_stale_checkpoint_entries(self, key: TopicPartition) -> None:
-        """Should we crash, a partition must not be begun or recovered where a deleted one of its name was: the
-        checkpoints know names only. (Kafka writes them with each deletion, LogManager.asyncDelete.)"""
+        """Remove the entries of a deleted partition of this name from the checkpoints, which have names only: after a
+        crash they would apply to the new one. (Kafka does so with each deletion, LogManager.asyncDelete.)"""
         if self._recovery_points.names(key) or self._start_offsets.names(key) or self._cleaned.names(key):
             self.prepare_checkpoints()
             if not self.write_checkpoints():
-                raise OSError(f"the checkpoints of {self.path} name a deleted partition and cannot be written")
+                raise OSError(
+                    f"the checkpoints of {self.path} have a deleted partition of this name and cannot be written"
+                )
 
     def open_metadata_log(self, config: LogConfig) -> Log:
-        """`__cluster_metadata-0`, made if need be. As in Kafka it stands in no checkpoint and is checked at every
-        start; who opens it closes it."""
+        """Open or create `__cluster_metadata-0`. Like in Kafka, no checkpoint has it, and every start recovers it. The
+        caller closes it."""
         directory = f"{self.path}/{file_names.CLUSTER_METADATA_DIR}"
         topic, partition = "__cluster_metadata", 0
         if self.env.disk.exists(directory):
@@ -299,20 +302,20 @@ class LogDirectory:
         )
 
     def delete_log(self, topic: str, partition: int, unique: str) -> None:
-        """The partition is gone: its directory is renamed to `…-delete` now and removed after `file.delete.delay.ms`.
-        Raises `OSError`; the partition is here as before then, and may be deleted again.
+        """Delete a partition: rename its directory to `…-delete` now, remove it after `file.delete.delay.ms`. Raises
+        OSError, after which the partition is unchanged and can be deleted again.
 
-        `unique` are 32 hex digits of a random UUID.
+        `unique` has the 32 hex digits of a random UUID.
         """
         self._set_aside(topic, partition, unique, file_names.DELETE_DIR)
 
     def set_aside_as_stray(self, topic: str, partition: int, unique: str) -> None:
-        """The cluster knows nothing of this partition: keep its directory under another name; a person may decide.
-        Raises `OSError` as `delete_log` does."""
+        """Rename the directory of a partition that the cluster does not have to `…-stray`, for an operator to decide.
+        Raises OSError as `delete_log` does."""
         self._set_aside(topic, partition, unique, file_names.STRAY_DIR)
 
     def _set_aside(self, topic: str, partition: int, unique: str, suffix: str) -> None:
-        """Rename first, forget then: what still has the name must not be forgotten, or nobody could use it again."""
+        """Rename the directory, then remove the log from memory: after an error both still exist."""
         key = topic, partition
         log = self.logs.get(key)
         source = f"{self.path}/{file_names.partition_dir(topic, partition)}"
@@ -325,7 +328,7 @@ class LogDirectory:
         except FileNotFoundError:
             if self.env.disk.exists(source):
                 raise
-            # Somebody else took it away: that frees the name, too.
+            # Another process removed the directory, which frees the name too.
             if log is not None:
                 log.abandon()
         else:
@@ -346,87 +349,90 @@ class LogDirectory:
             except FileNotFoundError:
                 return
             except OSError as error:
-                reporter.error("could not remove a deleted partition", directory=path, error=str(error))
+                reporter.error("failed to remove a deleted partition", directory=path, error=str(error))
 
         self.env.later(delay_ms, remove)
 
     # --- checkpoints
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """As last written."""
+        """Read the high watermarks that were last written."""
         return self._high_watermarks.read()
 
     def prepare_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> bool:
-        """What `write_high_watermarks` is to write; the mapping is not changed any more. Whether that is news."""
+        """Set what `write_high_watermarks` writes; return whether the file has other content. The caller must not
+        change the mapping any more."""
         return self._high_watermarks.prepare(offsets)
 
     def write_high_watermarks(self) -> bool:
-        """Any thread. False when they could not be written: reported, the old ones stay."""
+        """Write the prepared high watermarks. Any thread. Return False after an error, which is logged; the file is
+        unchanged then."""
         return self._high_watermarks.write()
 
     def prepare_checkpoints(self) -> None:
-        """Note, for `write_checkpoints`, the recovery points of all logs, and the start offsets that differ from the
-        first segment's. What the recovery points name was forced to the disk before."""
+        """Set what `write_checkpoints` writes: the recovery points of all logs, the start offsets that differ from the
+        base offset of the first segment, and the cleaner's offsets."""
         recovery_points = {key: log.recovery_point for key, log in self.logs.items()}
         self._recovery_points.prepare(self._failed_recovery_points | recovery_points)
         self.prepare_start_offsets()
         self.prepare_cleaner_checkpoint()
 
     def prepare_start_offsets(self) -> None:
-        """As `prepare_checkpoints`, the start offsets alone, for `write_start_offsets`."""
+        """Like `prepare_checkpoints`, only the start offsets, for `write_start_offsets`."""
         start_offsets = {
             key: log.log_start_offset for key, log in self.logs.items() if log.log_start_offset > log.first_base_offset
         }
         self._start_offsets.prepare(self._failed_start_offsets | start_offsets)
 
     def prepare_cleaner_checkpoint(self) -> None:
-        """As `prepare_checkpoints`, of what the cleaner has done alone, for `write_cleaner_checkpoint`."""
+        """Like `prepare_checkpoints`, only the cleaner's offsets, for `write_cleaner_checkpoint`."""
         cleaned = {key: at for key, log in self.logs.items() if (at := log.cleaner.checkpoint) is not None}
         if cleaned or self._cleaned.is_known:
             self._cleaned.prepare(self._failed_cleaned | cleaned)
 
     def write_checkpoints(self) -> bool:
-        """Write what was offered. Any thread. False when one could not be written: reported, its old content stays."""
+        """Write the prepared checkpoints. Any thread. Return False after an error, which is logged; that file is
+        unchanged then."""
         recovered = self._recovery_points.write()
         started = self.write_start_offsets()
         cleaned = self.write_cleaner_checkpoint()
         return recovered and started and cleaned
 
     def write_cleaner_checkpoint(self) -> bool:
-        """As `write_checkpoints`, of what the cleaner has done alone."""
+        """Like `write_checkpoints`, only the cleaner's offsets."""
         return self._cleaned.write()
 
     def write_start_offsets(self) -> bool:
-        """As `write_checkpoints`, of the start offsets alone."""
+        """Like `write_checkpoints`, only the start offsets."""
         return self._start_offsets.write()
 
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"
 
-    # --- the end
+    # --- clean shutdown and close
 
     def _read_marker(self) -> None:
-        """Take the marker of the clean shutdown away: should we crash, it must not be believed."""
+        """Read and remove the clean shutdown file, so that it is not there after a crash."""
         path = self._file(file_names.CLEAN_SHUTDOWN)
         disk = self.env.disk
         if not disk.exists(path):
             return
         self.clean_shutdown = True
-        # {"version":0,"brokerEpoch":12}; an empty file, as releases before 3.7 left it, says nothing.
+        # {"version":0,"brokerEpoch":12}; releases before 3.7 wrote an empty file.
         epoch = re.search(rb'"brokerEpoch"\s*:\s*(-?\d+)', disk.read_file(path))
         self.previous_broker_epoch = int(epoch[1]) if epoch else -1
         disk.remove(path)
 
     def go_offline(self) -> None:
-        """The disk has failed under something here, and is trusted with nothing any more."""
+        """Take all logs offline after a disk error: read and write nothing any more."""
         self.offline = True
         for log in [*self.logs.values(), *self.futures.values()]:
             if log.failure is None:
                 log.abandon()
 
     def close(self, broker_epoch: int = -1) -> None:
-        """Close every log, write the checkpoints and the marker. With a log that could not be closed the marker is left
-        out, so that the next start looks at everything."""
+        """Close every log, write the checkpoints and the clean shutdown file. Omit that file if a log could not be
+        closed, so that the next start recovers all logs."""
         if self.offline:
             self._lock.release()
             return
@@ -436,10 +442,10 @@ class LogDirectory:
             try:
                 log.close()
             except (OSError, CorruptLogError):
-                pass  # reported by the log
+                pass  # the log has logged it
             except Exception as error:
-                # A mistake of ours in one log is none of its neighbours' business.
-                self.env.reporter.error("partition cannot be closed", partition=log.name, error=repr(error))
+                # A bug in one log must not affect the others.
+                self.env.reporter.error("failed to close a partition", partition=log.name, error=repr(error))
             clean = clean and log.is_closed
         self.prepare_checkpoints()
         if self.write_checkpoints() and clean:
@@ -452,10 +458,10 @@ class LogDirectory:
         try:
             self.env.disk.replace_file(path, marker.encode())
         except OSError as error:
-            self.env.reporter.error("could not write the marker of a clean shutdown", file=path, error=str(error))
+            self.env.reporter.error("failed to write the clean shutdown file", file=path, error=str(error))
 
     def _flush_all(self) -> None:
-        """Side by side, because a disk answers many waiting syncs almost as fast as one."""
+        """Flush all logs in parallel, because many concurrent syncs take hardly longer than one."""
         for log in self.logs.values():
             if log.failure is None:
                 with suppress(Exception):  # as below
@@ -467,11 +473,11 @@ class LogDirectory:
         ]
         if len(unflushed) < 2:
             return
-        # Not worth an import before the end.
+        # Imported here, because only a close needs it.
         from concurrent.futures import ThreadPoolExecutor
 
         def flush(log: Log) -> None:
-            with suppress(Exception):  # reported by the log, or when it is closed
+            with suppress(Exception):  # the log logs it, or `close` does
                 log.flush_for_close()
 
         with ThreadPoolExecutor(_FLUSH_THREADS) as pool:
@@ -479,7 +485,7 @@ class LogDirectory:
                 pass
 
     def abandon(self) -> None:
-        """Let go as a killed process would: nothing is written, descriptors and lock are given back."""
+        """Close all files and release the lock without writing anything, as if the process was killed."""
         for log in [*self.logs.values(), *self.futures.values()]:
             log.abandon()
         self._lock.release()

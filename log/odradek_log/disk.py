@@ -1,7 +1,8 @@
-"""The port to the file system: every call by which a log touches its disk, so that a test or a simulation can fail one.
+"""The port to the file system: all calls with which a log uses its disk, so that a test or a simulation can make one
+fail.
 
-`RealDisk` is the operating system. The methods are few and as bare as `os`; descriptors are plain integers, because the
-broker sends slices of files by `sendfile`. All of them raise `OSError`.
+`RealDisk` is the file system of the operating system. The methods are as simple as those of `os`; descriptors are
+integers, because the broker sends slices of files by `sendfile`. All methods raise OSError.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ _BINARY: int = getattr(os, "O_BINARY", 0)
 APPEND = os.O_RDWR | os.O_APPEND | _BINARY
 """Open an existing file for reading and appending."""
 CREATE = APPEND | os.O_CREAT
-"""The same, creating it."""
+"""The same, and create the file if it is missing."""
 READ = os.O_RDONLY | _BINARY
 _sync_data = getattr(os, "fdatasync", os.fsync)
-"""All that reading the data again takes, the file's size with it."""
+"""Forces the data and the size of a file to the disk."""
 _REPLACE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY
 
 
 class Lock(Protocol):
-    """A directory's lock, held until it is released."""
+    """The lock of a directory, held until its release."""
 
     def release(self) -> None: ...
 
 
 class Disk(Protocol):
-    """What a log asks of a file system."""
+    """The calls of a log to its file system."""
 
     def open(self, path: str, flags: int, /) -> int: ...
 
@@ -39,19 +40,18 @@ class Disk(Protocol):
     def pread(self, fd: int, size: int, position: int, /) -> bytes: ...
 
     def write(self, fd: int, data: bytes | bytearray | memoryview, /) -> int:
-        """Append; may write less than asked, as the operating system may."""
+        """Append; may write less than `data` and returns how much."""
 
     def truncate(self, fd: int, size: int, /) -> None:
-        """Cut the file; also what was reserved for it goes."""
+        """Truncate the file, and free the room that was reserved for it."""
 
     def reserve(self, fd: int, size: int, /) -> None:
-        """Keep room for a file that will have so many bytes, without making it longer, if there is and if the operating
-        system can."""
+        """Reserve room for a file of `size` bytes without making it longer, if the disk has it and the system can."""
 
     def sync(self, fd: int, /) -> None: ...
 
     def sync_file(self, path: str, /) -> None:
-        """Sync a file that nobody has open."""
+        """Sync a file that is not open."""
 
     def size(self, path: str, /) -> int: ...
 
@@ -66,10 +66,10 @@ class Disk(Protocol):
     def make_directory(self, path: str, /) -> None: ...
 
     def make_directories(self, path: str, /) -> None:
-        """The directory and those above it, as far as they are missing."""
+        """Create the directory and its missing parents."""
 
     def lock(self, path: str, /) -> Lock:
-        """Lock by a file, which is made if need be. Raises LogDirectoryError when somebody else holds the lock."""
+        """Lock a file, and create it if it is missing. Raises LogDirectoryError if another process has the lock."""
 
     def rename(self, path: str, new_path: str, /) -> None: ...
 
@@ -80,23 +80,23 @@ class Disk(Protocol):
     def read_file(self, path: str, /) -> bytes: ...
 
     def write_file(self, path: str, data: bytes, /) -> None:
-        """Create or replace a file in place; a crash may leave a part of it."""
+        """Create a file or replace its content; a crash may leave a part of it."""
 
     def replace_file(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
-        """Write `path`.tmp, sync, rename: readers and crashes see the old or the new content, whole."""
+        """Write `path`.tmp, sync, rename: the file has its old or its new content, even after a crash."""
 
     def sync_directory(self, path: str, /) -> None: ...
 
 
 def _seek_and_read(fd: int, size: int, position: int, /) -> bytes:
-    """For Windows: the position is the descriptor's own, but every write of ours appends."""
+    """Read on Windows, by moving the position of the descriptor: all writes append, so that they do not use it."""
     os.lseek(fd, position, os.SEEK_SET)
     return os.read(fd, size)
 
 
 class RealDisk:
-    """The operating system's files. With `sync=False` nothing is forced to the platter: for brokers whose data dies
-    with the test; a crash of the process still loses nothing."""
+    """The file system of the operating system. `sync=False` forces nothing to the disk, for the data of tests: a crash
+    of the process loses nothing, one of the machine may."""
 
     write = staticmethod(os.write)
     close = staticmethod(os.close)
@@ -118,7 +118,7 @@ class RealDisk:
     pread = staticmethod(os.pread if hasattr(os, "pread") else _seek_and_read)
 
     def reserve(self, fd: int, size: int, /) -> None:
-        # Hardly anybody asks for it.
+        # Imported here, because few topics preallocate.
         from odradek_log.reservation import reserve
 
         reserve(fd, size)
@@ -145,7 +145,7 @@ class RealDisk:
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def remove_tree(self, path: str, /) -> None:
-        # Brings compression libraries along that a start has no use for.
+        # Imported here, because it imports compression libraries.
         import shutil
 
         shutil.rmtree(path)
@@ -194,12 +194,12 @@ class RealDisk:
 
 
 def write_all(disk: Disk, fd: int, data: bytes | bytearray | memoryview) -> None:
-    """Append all of `data`, going on after a short write."""
+    """Append all of `data`, with more writes after a short one. Raises OSError."""
     view = memoryview(data)
     while view:
         written = disk.write(fd, view)
         if written == 0:
-            raise OSError(errno.EIO, "the file takes no more bytes")
+            raise OSError(errno.EIO, "the file accepts no more bytes")
         view = view[written:]
 
 
@@ -214,8 +214,8 @@ def append_to_file(disk: Disk, path: str, data: bytes) -> None:
 
 
 def complete_file(disk: Disk, path: str, data: bytes) -> None:
-    """Make `data` the content of a file, and append only what it lacks when it has the beginning. (To truncate a file
-    and write it again takes milliseconds on ext4.)"""
+    """Make `data` the content of a file. If the file is a prefix of it, append the rest, because truncating a file and
+    writing it again takes milliseconds on ext4."""
     try:
         there = disk.read_file(path)
     except FileNotFoundError:

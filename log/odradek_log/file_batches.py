@@ -1,6 +1,6 @@
-"""Walking over the batches of a log file, from header to header, without reading what lies between.
+"""Read batch headers from a log file without the records between them (Kafka's FileRecords).
 
-Owns the traffic with the file; the meaning of a header is `odradek_wire.records.batch`'s. Positions are the file's.
+Positions are those in the file. `odradek_wire.records.batch` reads the headers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from odradek_wire.records.batch import (
 )
 from odradek_wire.records.record_errors import CorruptRecordError
 
-# Base offset, length, magic and last offset delta of a batch: what a step to the next one needs.
+# Base offset, length, magic and last offset delta of a batch.
 _STEP = struct.Struct(">qi4xb6xi")
 _step = _STEP.unpack_from
 _FIND_CHUNK = 4096
@@ -28,9 +28,10 @@ _SCAN_CHUNK = 1 << 16
 
 
 def find_batch(file: OpenFile, position: int, end: int, offset: int) -> tuple[int, int, int] | None:
-    """(position, size, base offset) of the first batch at or after `position` whose last offset is not below `offset`.
+    """Return (position, size, base offset) of the first batch from `position` on whose last offset is at least
+    `offset`.
 
-    None when all batches before `end` lie below it; `CorruptLogError` when there is something else than a batch.
+    Returns None if all batches before `end` are below `offset`. Raises CorruptLogError for anything but a batch.
     """
     while position < end:
         chunk = file.read(min(_FIND_CHUNK, end - position), position)
@@ -50,7 +51,7 @@ def find_batch(file: OpenFile, position: int, end: int, offset: int) -> tuple[in
 
 
 def batch_at(file: OpenFile, position: int, end: int) -> tuple[int, int, int]:
-    """(position, size, base offset) of the batch that begins at `position`."""
+    """Return (position, size, base offset) of the batch at `position`. Raises CorruptLogError."""
     chunk = file.read(_STEP.size, position)
     if len(chunk) < _STEP.size or position + HEADER_SIZE > end:
         raise CorruptLogError(f"the file ends at {end}, in the batch at position {position}")
@@ -61,7 +62,7 @@ def batch_at(file: OpenFile, position: int, end: int) -> tuple[int, int, int]:
 
 
 def batch_headers(file: OpenFile, start: int, end: int) -> Iterator[RecordBatchHeader]:
-    """The headers of the batches in [start, end), their `position` being the file's."""
+    """Yield the headers of the batches in [start, end). Raises CorruptLogError."""
     position = start
     size = HEADER_SIZE
     while position < end:
@@ -77,6 +78,6 @@ def batch_headers(file: OpenFile, start: int, end: int) -> Iterator[RecordBatchH
             yield header
         if at == 0:
             raise CorruptLogError(f"the file's last {end - position} bytes, from position {position}, are no batch")
-        # Small batches are read many at a time, large ones stepped over.
+        # Read many small batches at a time, but only the header of a large one.
         size = _SCAN_CHUNK if at < _SCAN_CHUNK else HEADER_SIZE
         position += at

@@ -1,7 +1,7 @@
-"""The `.lock` of a log directory: one broker at a time, be it ours, Kafka's, or another one of this process.
+"""The `.lock` of a log directory: one broker at a time, Odradek or Kafka, in this process or another.
 
-Java locks with POSIX record locks, which do not exclude within a process; Linux' open file description locks do, and
-conflict with Java's. Elsewhere the POSIX lock has to do; where there is none (Windows), nothing is locked.
+Java uses POSIX record locks, which do not conflict within a process. Linux has open file description locks, which do,
+and which conflict with Java's. Other systems get the POSIX lock; Windows, which has none, gets no lock.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class FileLock:
         except OSError:
             os.close(self._fd)
             raise LogDirectoryError(
-                f"{path} is locked: another broker, in this or another process, uses the directory"
+                f"{path} is locked: another broker uses the directory; stop it or choose another directory"
             ) from None
 
     def _lock(self) -> None:

@@ -1,4 +1,4 @@
-"""The names of Kafka's files and directories (LogFileUtils, UnifiedLog), read and written; nothing is opened here."""
+"""The names of Kafka's files and directories (LogFileUtils, UnifiedLog): format and parse them. Opens no file."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ LOCK = ".lock"
 CLUSTER_METADATA_DIR = "__cluster_metadata-0"
 REMOTE_INDEX_CACHE_DIR = "remote-log-index-cache"
 LOST_AND_FOUND_DIR = "lost+found"
-"""At the root of a file system."""
+"""A directory at the root of a file system."""
 
 _MAX_NAME = 255
 _SUFFIXED = re.compile(r"(\S+)-(\d+)\.[0-9a-f]{32}(-delete|-future|-stray)")
 
 
 def segment_name(offset: int, suffix: str) -> str:
-    """The offset in twenty digits, so that names sort like offsets."""
+    """Return the name of a file of a segment: the base offset in twenty digits, so that names sort like offsets."""
     return f"{offset:020d}{suffix}"
 
 
 def offset_of(name: str) -> int | None:
-    """The offset that a segment's or snapshot's file is named after."""
+    """Return the offset in the name of a file of a segment, or of a snapshot; None for another name."""
     digits = name[: name.find(".")]
     return int(digits) if len(digits) == 20 and digits.isdigit() else None
 
@@ -52,16 +52,16 @@ def partition_dir(topic: str, partition: int) -> str:
 
 
 def suffixed_dir(topic: str, partition: int, unique: str, suffix: str) -> str:
-    """`topic-partition.unique-delete`; the topic is cut where the file system's limit of a name demands it.
+    """Return `topic-partition.unique-delete`, with the topic cut to the maximum length of a file name.
 
-    `unique` are the 32 hex digits of a UUID.
+    `unique` has the 32 hex digits of a UUID.
     """
     end = f"-{partition}.{unique}{suffix}"
     return topic[: _MAX_NAME - len(end)] + end
 
 
 def parse_dir(name: str) -> tuple[str, int, str] | None:
-    """(topic, partition, suffix) of a partition's directory; None when it is no such name."""
+    """Return (topic, partition, suffix) of the directory of a partition; None for another name."""
     match = _SUFFIXED.fullmatch(name)
     if match:
         return match[1], int(match[2]), match[3]

@@ -1,6 +1,6 @@
-"""Directories that are not a broker's: found before anything is written into them.
+"""Detect directories that are not log directories, before anything is written into them.
 
-A directory with `meta.properties` is a broker's, whatever files are beside it: `LogDirectory.load` judges its folders.
+A directory with `meta.properties` is a log directory; `LogDirectory.load` checks its subdirectories.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ _CHECKPOINT = "checkpoint"
 
 
 def refuse_foreign(disk: Disk, directory: str) -> None:
-    """Raise LogDirectoryError for a file, and for a directory without `meta.properties` that holds something which no
-    broker writes. Hidden files are ignored."""
+    """Raise LogDirectoryError for a file, and for a directory without `meta.properties` but with files that no broker
+    writes. Ignores hidden files."""
     if not disk.exists(directory):
         return
     if not disk.is_directory(directory):
@@ -32,13 +32,13 @@ def refuse_foreign(disk: Disk, directory: str) -> None:
 
 
 def named(names: list[str]) -> str:
-    """The first names of many, for an error."""
+    """Return the first names of a list, for an error."""
     more = len(names) - _NAMED_AT_MOST
     return ", ".join(names[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
 
 
 def partitions_in(disk: Disk, directory: str) -> list[str]:
-    """The names of the partitions' directories, sorted."""
+    """Return the names of the directories of partitions, sorted."""
     return sorted(name for name in disk.names(directory) if _is_of_partition(disk, directory, name))
 
 

@@ -1,9 +1,8 @@
-"""The sparse indexes of one segment: offset → file position, and timestamp → offset.
+"""The offset index and the time index of one segment, in memory and as bytes (OffsetIndex, TimeIndex).
 
-Owns the entries in memory and their bytes on disk (OffsetIndex, TimeIndex). Offsets here are relative
-to the segment's base offset. While a segment is written to, its index files lag a few entries behind memory: recovery
-rebuilds them from the log. `Segment` completes them when it is sealed or closed, trimmed as Kafka leaves them.
-(Kafka maps files of `segment.index.bytes` filled up with zeros and trims them at the same moments.)
+Offsets are relative to the base offset of the segment. The index files of the active segment lag a few entries behind
+memory: recovery rebuilds them from the log, and `LogSegment` completes them when it is sealed. Kafka maps files of
+`segment.index.bytes`, filled up with zeros, and trims them at the same times.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ _SWAP = sys.byteorder == "little"
 
 
 class OffsetIndex:
-    """(relative offset, position) in ascending order: the offset is the *last* of the batch at that position."""
+    """The entries (relative offset, position), both ascending; the offset is the *last* of the batch at the
+    position."""
 
     __slots__ = ("offsets", "positions")
 
@@ -38,19 +38,19 @@ class OffsetIndex:
         self.positions.append(position)
 
     def lookup(self, relative_offset: int) -> int:
-        """The position of the last entry whose offset is not above the wanted one; 0 when there is none."""
+        """Return the position of the last entry whose offset is not above this one; 0 without one."""
         at = bisect_right(self.offsets, relative_offset)
         return self.positions[at - 1] if at else 0
 
     def around(self, relative_offset: int) -> tuple[int, int]:
-        """Two positions: of the last batch that surely ends below the offset (0 without one), and of the first indexed
-        one that surely does not (-1 without one). What is looked for begins between them, or at the second."""
+        """Return the positions of the last indexed batch that ends below the offset (0 without one), and of the first
+        one that does not (-1 without one). The batch with the offset is between them, or at the second."""
         at = bisect_left(self.offsets, relative_offset)
         positions = self.positions
         return positions[at - 1] if at else 0, positions[at] if at < len(positions) else -1
 
     def first_from(self, position: int) -> int | None:
-        """The relative offset of the first entry at or behind a position; None without one."""
+        """Return the relative offset of the first entry from a position on; None without one."""
         at = bisect_left(self.positions, position)
         return self.offsets[at] if at < len(self.positions) else None
 
@@ -74,15 +74,15 @@ class OffsetIndex:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> OffsetIndex | None:
-        """The entries of a file, the zeros of Kafka's preallocation left off; None when they are not in order, as after
-        a crash of the machine: then the log has to be read to have them back."""
+        """Parse a file, without the zeros of Kafka's preallocation; return None if the entries do not ascend, as after
+        a crash of the machine: then the caller rebuilds the index from the log."""
         entries = array("i", data[: len(data) // OFFSET_ENTRY * OFFSET_ENTRY])
         if _SWAP:
             entries.byteswap()
         index = cls()
         index.offsets = entries[0::2]
         index.positions = entries[1::2]
-        # No entry has position 0: the first is written when more than an interval lies behind it.
+        # No entry has position 0, because the first one comes after more than an interval.
         used = len(index.positions)
         if used and index.positions[-1] == 0:
             used = bisect_left(range(used), True, key=lambda i: index.positions[i] == 0)
@@ -94,7 +94,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """(timestamp, relative offset): up to that offset, no record is newer than that timestamp. Both ascend."""
+    """The entries (timestamp, relative offset), both ascending: no record up to the offset has a later timestamp."""
 
     __slots__ = ("last_timestamp", "raw")
 
@@ -115,14 +115,14 @@ class TimeIndex:
         return self.entry(len(self) - 1) if self.raw else (-1, 0)
 
     def maybe_append(self, timestamp: int, relative_offset: int) -> None:
-        """Add an entry unless the timestamp is not newer than the last one's."""
+        """Add an entry if its timestamp is later than that of the last one."""
         if timestamp > self.last_timestamp:
             self.raw += _TIME.pack(timestamp, relative_offset)
             self.last_timestamp = timestamp
 
     def lookup(self, timestamp: int) -> int:
-        """The relative offset from which on records may be at least as new as `timestamp`: that of the last entry whose
-        timestamp is not above it, 0 when there is none."""
+        """Return the relative offset of the last entry whose timestamp is not above `timestamp`; 0 without one. Records
+        with at least this timestamp come after it."""
         raw = self.raw
         at = bisect_right(range(len(self)), timestamp, key=lambda i: _LONG.unpack_from(raw, i * TIME_ENTRY)[0])
         return self.entry(at - 1)[1] if at else 0
@@ -139,10 +139,10 @@ class TimeIndex:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> TimeIndex | None:
-        """The entries of a file, the zeros of Kafka's preallocation left off; None when they are not in order."""
+        """Parse a file, without the zeros of Kafka's preallocation; return None if the entries do not ascend."""
         index = cls(data[: len(data) // TIME_ENTRY * TIME_ENTRY])
         count = len(index)
-        # Timestamps ascend, so that a zero one is padding; a first entry of time 0 would say nothing anyway.
+        # Timestamps ascend, so that a zero one is padding.
         if count and index.entry(count - 1)[0] == 0:
             used = bisect_left(range(count), True, key=lambda i: index.entry(i)[0] == 0)
             index = cls(index.raw[: used * TIME_ENTRY])
@@ -151,5 +151,5 @@ class TimeIndex:
 
 
 def _ascending(values: array[int]) -> bool:
-    """Whether the ends are in order; Kafka's sanity check looks at the last entry only, too."""
+    """Return whether first and last value ascend; like Kafka's sanity check, look at no others."""
     return not values or (values[0] >= 0 and values[-1] >= values[0])

@@ -1,7 +1,7 @@
-"""Which leader epoch began at which offset: what a replica truncates by (KIP-101), in `leader-epoch-checkpoint`.
+"""The start offsets of the leader epochs of a log, by which replicas truncate (KIP-101, LeaderEpochFileCache).
 
-Owns the entries, their questions and their file's text. An epoch in which nothing was appended need not survive a crash
-(nobody can ask for it), so the file is written when the first batch of an epoch arrives, and on flush and close.
+Owns the entries, look-ups, and the text of `leader-epoch-checkpoint`. An epoch without records need not survive a
+crash, because no follower asks for it: the file is written with the first batch of an epoch, at flush and at close.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UNDEFINED_OFFSET = -1
 
 
 class LeaderEpochCache:
-    """(epoch, start offset), both ascending."""
+    """The entries (epoch, start offset), both ascending."""
 
     __slots__ = ("_entries", "dirty", "latest")
 
@@ -25,7 +25,7 @@ class LeaderEpochCache:
         self._entries = entries or []
         self.latest = self._entries[-1][0] if self._entries else UNDEFINED_EPOCH
         self.dirty = False
-        """Whether the file lags behind."""
+        """Whether the file lacks a change."""
 
     @property
     def entries(self) -> list[tuple[int, int]]:
@@ -36,8 +36,8 @@ class LeaderEpochCache:
         return self._entries[0] if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """The epoch begins at the offset. Entries that contradict it (same or later start, same or later epoch) are
-        given up, for the log says now what happened. True when anything changed."""
+        """Add an epoch with its start offset; remove entries with the same or a later epoch or start offset, which
+        conflict with it. Return whether anything changed."""
         if epoch < 0 or start_offset < 0 or epoch == self.latest:
             return False
         while self._entries and (self._entries[-1][0] >= epoch or self._entries[-1][1] >= start_offset):
@@ -47,15 +47,15 @@ class LeaderEpochCache:
         return True
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """The epoch in which the record at `offset` was written."""
+        """Return the leader epoch of the record at `offset`; None if unknown."""
         at = bisect_right(self._entries, offset, key=_start)
         return self._entries[at - 1][0] if at else None
 
     def end_offset_for(self, requested: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset) of the latest known epoch that is not above the requested one.
+        """Return (epoch, end offset) of the latest known epoch that is not above the requested one.
 
-        (-1, -1) when that cannot be told: no epochs are known, the requested one is newer than ours or undefined. The
-        end of the current epoch is the log's; an epoch before the first known ends where that begins.
+        Returns (-1, -1) if there are no entries, or if the requested epoch is above the latest or undefined. The
+        current epoch ends at the end of the log; an epoch before the first entry ends at the start of that one.
         """
         if requested == UNDEFINED_EPOCH or not self._entries or requested > self.latest:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -66,7 +66,7 @@ class LeaderEpochCache:
         return (self._entries[at - 1][0] if at else requested), end
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """The log ends at `end_offset` now: epochs that begin there or later are forgotten."""
+        """Remove the epochs that begin at or after the new end of the log."""
         if not self._entries or self._entries[-1][1] < end_offset:
             return
         while self._entries and self._entries[-1][1] >= end_offset:
@@ -74,7 +74,7 @@ class LeaderEpochCache:
         self._changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The log begins at `start_offset` now: older epochs go, the one that covers it begins there."""
+        """Remove the epochs before the new start of the log; the epoch that includes it begins there."""
         at = bisect_right(self._entries, start_offset, key=_start)
         if at == 0 or (at == 1 and self._entries[0][1] == start_offset):
             return
@@ -91,16 +91,16 @@ class LeaderEpochCache:
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> LeaderEpochCache:
-        """The file's entries, as read: Kafka never writes them out of order."""
+        """Parse the file. Raises CorruptLogError, also if the entries do not ascend."""
         entries = []
         for line in decode_lines(data, path):
             try:
                 epoch, start = line.split(" ")
                 entries.append((int(epoch), int(start)))
             except ValueError:
-                raise CorruptLogError(f"{path}: no epoch and offset in {line!r}") from None
+                raise CorruptLogError(f"{path}: expected epoch and offset, got {line!r}") from None
         if any(a[0] >= b[0] or a[1] > b[1] for a, b in pairwise(entries)):
-            raise CorruptLogError(f"{path}: epochs are not in order: {entries}")
+            raise CorruptLogError(f"{path}: epochs do not ascend: {entries}")
         return cls(entries)
 
     def _changed(self) -> None:

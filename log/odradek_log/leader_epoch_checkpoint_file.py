@@ -1,4 +1,4 @@
-"""`leader-epoch-checkpoint` on disk: when it is written, and when it is forced there."""
+"""The file `leader-epoch-checkpoint`: when it is written, and when it is forced to the disk."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from odradek_log.log_environment import LogEnvironment
 
 
 class LeaderEpochCheckpointFile:
-    """One partition's epochs and their file. Written without a sync, for the batches tell the epochs as well; `sync`
-    follows with the log's own."""
+    """The leader epochs of one partition and their file. Writes without a sync, because recovery finds the epochs in
+    the batches too; `sync` runs with the next flush of the log."""
 
     __slots__ = ("_env", "_unsynced", "directory", "epochs")
 
@@ -20,7 +20,7 @@ class LeaderEpochCheckpointFile:
         self._unsynced = False
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """The first batch of an epoch is about to be appended; or one that finds the file behind."""
+        """Assign an epoch before its first batch is appended, and write the file if it lacks an epoch."""
         self.epochs.assign(epoch, start_offset)
         self.write_if_dirty()
 

@@ -1,4 +1,4 @@
-"""How much memory the indexes of sealed segments may take: beyond the bound, the ones loaded first are forgotten."""
+"""The memory of the indexes of sealed segments: above a limit, those that were loaded first are unloaded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class IndexOwner(Protocol):
 
 
 class LoadedIndexes:
-    """Counts bytes; an index that is needed again is read again."""
+    """The indexes in memory and their bytes; a segment loads an index again when it needs it."""
 
     def __init__(self, capacity_bytes: int = 32 << 20) -> None:
         self._capacity = capacity_bytes
@@ -23,7 +23,7 @@ class LoadedIndexes:
         return self._bytes
 
     def add(self, owner: IndexOwner, size: int) -> None:
-        """The owner holds `size` bytes now, and could do without."""
+        """Add an owner that has loaded `size` bytes and can unload them."""
         self._loaded.append((owner, size))
         self._bytes += size
         while self._bytes > self._capacity and len(self._loaded) > 1:

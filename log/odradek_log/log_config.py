@@ -1,7 +1,6 @@
-"""The effective settings of one topic, as far as its logs obey them; names, types and defaults are Kafka's (LogConfig).
+"""The settings of a topic that its logs use, with Kafka's names, types and defaults (LogConfig).
 
-Owns the reading of text values that the controller has validated already. Which level of configuration a value comes
-from, and whether it may be set at all, is decided there.
+Parses values that the controller has validated. Leaves levels of configuration to the controller.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _COMPRESSIONS: dict[str, Compression | None] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """Immutable, shared by all logs of equal settings; a change at run time is another `LogConfig`."""
+    """The settings of a topic; a change at run time is another `LogConfig`."""
 
     cleanup_policy: tuple[str, ...] = ("delete",)
     compression_type: str = "producer"
@@ -44,7 +43,7 @@ class LogConfig:
     max_compaction_lag_ms: int = _MAX_LONG
     max_message_bytes: int = 1_048_588
     message_downconversion_enable: bool = True
-    """Kafka 3.9 has it."""
+    """A setting of Kafka 3.9."""
     message_timestamp_after_max_ms: int = 3_600_000
     message_timestamp_before_max_ms: int = _MAX_LONG
     message_timestamp_type: str = "CreateTime"
@@ -61,12 +60,12 @@ class LogConfig:
     unclean_leader_election_enable: bool = False
 
     roll_ms: int = field(init=False, repr=False, compare=False)
-    """How long a segment is filled: `segment.ms`, or `max.compaction.lag.ms` where records must become cleanable."""
+    """The time after which a segment rolls: `segment.ms`, or `max.compaction.lag.ms` in a compacted topic if less."""
     compact: bool = field(init=False, repr=False, compare=False)
     delete: bool = field(init=False, repr=False, compare=False)
     rules: ValidationRules = field(init=False, repr=False, compare=False)
-    """How a client's records are judged by default; `strict_rules` look at every record, `internal_rules` are for what
-    this broker itself writes."""
+    """The validation of records of clients; `strict_rules` read every record, `internal_rules` are for batches of the
+    broker itself."""
     strict_rules: ValidationRules = field(init=False, repr=False, compare=False)
     internal_rules: ValidationRules = field(init=False, repr=False, compare=False)
 
@@ -96,12 +95,12 @@ class LogConfig:
 
     @classmethod
     def from_configs(cls, configs: Mapping[str, str | None]) -> LogConfig:
-        """From topic settings as text, `{"segment.bytes": "1048576"}`; missing and null ones have their defaults,
-        names that do not concern a log are passed over."""
+        """Parse the settings of a topic, `{"segment.bytes": "1048576"}`; use the defaults for missing and null ones,
+        and ignore other names."""
         values: dict[str, Any] = {}
         internal = configs.get("internal.segment.bytes")
         if internal is not None:
-            # Kafka 4's way round the least `segment.bytes`, for tests.
+            # Kafka 4's setting for tests, without the minimum of segment.bytes.
             configs = {**configs, "segment.bytes": internal}
         difference = configs.get("message.timestamp.difference.max.ms")
         if difference is not None:
@@ -114,7 +113,8 @@ class LogConfig:
 
 
 def _within(difference: str, configs: Mapping[str, str | None]) -> dict[str, str]:
-    """Before Kafka 4 one setting bounded timestamps on both sides, where the newer ones do not."""
+    """Apply the setting before Kafka 4 that limits timestamps on both sides, where the newer two have their
+    defaults."""
     sides = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
     return {name: difference for name in sides if int(configs.get(name) or _MAX_LONG) == _MAX_LONG}
 

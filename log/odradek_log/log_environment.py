@@ -1,4 +1,4 @@
-"""What all logs of a directory share and none of them owns: disk, clock, descriptors, the deferred, the operator."""
+"""The parts that all logs of a directory share: disk, clock, open files, delayed deletion, log messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odradek_log.open_files import OpenFiles
 from odradek_log.reporting import Reporter, StandardReporter
 
 Later = Callable[[int, Callable[[], None]], object]
-"""`later(delay_ms, callback)`: the callback runs once, after the delay, on whatever thread is right for disk work."""
+"""`later(delay_ms, callback)` calls the callback once, after the delay, on a thread for disk work."""
 
 PRODUCER_EXPIRATION_MS = 24 * 60 * 60 * 1000
 
@@ -22,7 +22,7 @@ def _no_jitter(_bound: int) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class LogEnvironment:
-    """Passed to every log; a directory makes one."""
+    """The shared parts; a `LogDirectory` creates one and passes it to its logs."""
 
     disk: Disk
     wall_ms: Callable[[], int]
@@ -33,4 +33,4 @@ class LogEnvironment:
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
     """`producer.id.expiration.ms`"""
     random_below: Callable[[int], int] = _no_jitter
-    """For `segment.jitter.ms`: a number in [0, bound)."""
+    """Returns a number in [0, bound), for `segment.jitter.ms`."""

@@ -1,7 +1,7 @@
-"""How much of a log is on the disk, and forcing the rest there: the one part of a log that other threads may use.
+"""Force the records of a log to the disk: the one part of a log that several threads use.
 
-Owns the recovery point. The loop thread goes on appending, rolling, truncating and deleting meanwhile; the recovery
-point never names what was not forced to the disk.
+Owns the recovery point, which never covers records that are not on the disk, although the thread of the log appends,
+rolls, truncates and deletes during a flush.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from odradek_log.producer_snapshots import ProducerSnapshots
 
 
 class LogFlusher:
-    """Of one log. Flushes that meet on several threads follow each other."""
+    """The flusher of one log; concurrent flushes run one after the other."""
 
     __slots__ = (
         "_epoch_file",
@@ -42,18 +42,18 @@ class LogFlusher:
         self._snapshots = snapshots
         self._one_flush = Lock()
         self._one_writer = Lock()
-        """Of the recovery point. Never held while the disk is waited for."""
+        """Guards the recovery point. Never held during disk I/O."""
         self._truncations = 0
         self.recovery_point = recovery_point
-        """Everything below it is known to be on the disk."""
+        """All records below it are on the disk."""
         self._wall_ms = wall_ms
         self.flushed_ms = wall_ms()
-        """When the last flush began; before the first, when the log was opened."""
+        """The start time of the last flush, or the time at which the log was opened."""
 
     def flush_to(self, end_of: Callable[[], int]) -> None:
-        """Force everything below an offset that the log has reached to the disk. Any thread; `OSError`.
+        """Force all records below the offset that `end_of` returns to the disk. Any thread. Raises OSError.
 
-        The offset is asked for after the truncations so far are known: one that comes between is noticed.
+        Calls `end_of` after it has read the number of truncations, so that it detects one in between.
         """
         with self._one_flush:
             truncations = self._truncations
@@ -69,15 +69,15 @@ class LogFlusher:
                 self._epoch_file.sync()
                 self._snapshots.sync()
             except FileNotFoundError:
-                # Retention took a segment away meanwhile; the next flush does the rest.
+                # Retention has deleted a segment in the meantime: the next flush does the rest.
                 return
             with self._one_writer:
-                # After a truncation other records may stand at these offsets.
+                # After a truncation these offsets may have other records.
                 if truncations == self._truncations:
                     self.recovery_point = max(self.recovery_point, end)
 
     def truncated(self, end: int) -> None:
-        """The log ends at `end` now, with less than it had."""
+        """Lower the recovery point to the new end of the log after a truncation."""
         with self._one_writer:
             self._truncations += 1
             self.recovery_point = min(self.recovery_point, end)

@@ -1,9 +1,8 @@
-"""Opening a partition's directory: which files count, where the log ends, and what a crash left to repair.
+"""Load the segments of a log from its directory, and repair them after a crash (LogLoader).
 
-After a clean shutdown nothing is read but the active segment's end. After anything else every segment from the recovery
-point on is read and checked, its indexes are rebuilt, and a torn tail is cut. Kafka cuts at the first batch that is
-damaged, whatever follows; here records that follow it are not thrown away silently: the partition stays offline
-(`CorruptLogError`) and somebody can look at the file.
+After a clean shutdown it reads only the end of the active segment. Otherwise it reads and checks every segment from the
+recovery point on, rebuilds the indexes and truncates a torn tail. Kafka truncates at the first damaged batch. Here, if
+valid batches follow a damaged one, the partition stays offline (CorruptLogError), so that an operator can save them.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _MAX_RELATIVE = 0x7FFF_FFFF
 
 @dataclass(slots=True)
 class LoadedLog:
-    """What stands in a directory, ready to be a log."""
+    """The content of a directory, from which a Log is made."""
 
     segments: list[LogSegment]
     next_offset: int
@@ -66,7 +65,7 @@ def load(
     log_start_offset: int,
     clean_shutdown: bool,
 ) -> LoadedLog:
-    """Find the segments of a directory and make sure of them."""
+    """Load and check the segments of a directory. Raises CorruptLogError and OSError."""
     names = env.disk.names(directory)
     if any(name.endswith((DELETED, CLEANED, SWAP)) for name in names):
         names = _finish_replacements(env, directory, names, config)
@@ -78,7 +77,7 @@ def load(
     _remove_orphans(env, directory, names, bases)
     segments = [_segment(env, directory, base, present, config) for base in bases]
     if not segments:
-        # A name tells the offset, so that only a beginning at 0 may do without a file.
+        # The name of the file has the start offset, so that only a log that starts at 0 needs no file.
         begin_at = LogSegment.create(env, directory, log_start_offset, config) if log_start_offset else None
         segments = [begin_at or LogSegment.without_files(env, directory, config)]
         epochs.clear()
@@ -90,9 +89,9 @@ def load(
         epochs = _epochs_of(segments)
     log_start_offset = max(log_start_offset, segments[0].base_offset)
     if next_offset < log_start_offset:
-        # The start was moved and the records behind it never reached the disk: nothing of the log is left to serve.
+        # The start offset advanced, and the records after it never reached the disk: the log is empty.
         env.reporter.warning(
-            "log ends before its start offset, beginning anew there",
+            "log ends before its start offset, starting empty there",
             directory=directory,
             log_end_offset=next_offset,
             log_start_offset=log_start_offset,
@@ -108,8 +107,8 @@ def load(
 
 
 def _read_epochs(env: LogEnvironment, directory: str, present: set[str]) -> LeaderEpochCache | None:
-    """None when the file is missing or was lost with the power: it is written without waiting for the disk, because the
-    batches tell the epochs as well."""
+    """Return None if the file is missing, empty or damaged: it is written without a sync, because the batches have the
+    epochs too."""
     if LEADER_EPOCH_CHECKPOINT not in present:
         return None
     path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
@@ -117,7 +116,7 @@ def _read_epochs(env: LogEnvironment, directory: str, present: set[str]) -> Lead
         data = env.disk.read_file(path)
         return LeaderEpochCache.decode(data, path) if data else None
     except CorruptLogError as error:
-        env.reporter.warning("reading the leader epochs from the log", file=path, error=str(error))
+        env.reporter.warning("rebuilding leader epochs from the log", file=path, error=str(error))
         return None
 
 
@@ -146,18 +145,18 @@ def _segment(env: LogEnvironment, directory: str, base: int, present: set[str], 
 
 
 def _remove_orphans(env: LogEnvironment, directory: str, names: list[str], bases: list[int]) -> None:
-    """Index files without their log are left over from an interrupted deletion."""
+    """Remove index files without a log file, which an interrupted deletion has left."""
     known = set(bases)
     for name in names:
         if name.endswith(SEGMENT_SUFFIXES) and not name.endswith(LOG) and offset_of(name) not in known:
-            env.reporter.warning("removing an index file without its log", file=f"{directory}/{name}")
+            env.reporter.warning("removing an index file without a log file", file=f"{directory}/{name}")
             env.disk.remove(f"{directory}/{name}")
 
 
 def _finish_replacements(env: LogEnvironment, directory: str, names: list[str], config: LogConfig) -> list[str]:
-    """Finish or undo what a cleaner or a deletion left half done (LogLoader.removeTempFilesAndCollectSwapFiles).
+    """Complete or undo an interrupted cleaning or deletion (LogLoader.removeTempFilesAndCollectSwapFiles).
 
-    `.swap` means that the new segment is complete, unless one that belongs to the same replacement is still `.cleaned`.
+    A `.swap` file is complete, unless another file of the same replacement is still `.cleaned`.
     """
     disk = env.disk
     cleaned = [offset for name in names if name.endswith(CLEANED) and (offset := offset_of(name)) is not None]
@@ -166,7 +165,7 @@ def _finish_replacements(env: LogEnvironment, directory: str, names: list[str], 
     for name in [name for name in swaps if (offset_of(name) or 0) >= undone]:
         disk.remove(f"{directory}/{name}")
         swaps.remove(name)
-    # After those that they condemn: a crash in between must not make half of a replacement look whole.
+    # After the `.swap` files: a crash in between must not make half of a replacement look complete.
     for name in names:
         if name.endswith((DELETED, CLEANED)):
             disk.remove(f"{directory}/{name}")
@@ -177,7 +176,7 @@ def _finish_replacements(env: LogEnvironment, directory: str, names: list[str], 
             env, directory, base, size=size, created_ms=env.wall_ms(), index_interval=config.index_interval_bytes
         )
         env.open_files.open(f"{directory}/{name}", READ, segment)
-        # Of one that was emptied, the segment whose name it takes at least.
+        # An empty one replaces at least the segment with its base offset.
         end = base + 1
         for header in file_batches.batch_headers(segment.open(), 0, segment.size):
             end = header.next_offset
@@ -194,24 +193,24 @@ def _finish_replacements(env: LogEnvironment, directory: str, names: list[str], 
 def _recover(
     env: LogEnvironment, segments: list[LogSegment], recovery_point: int, epochs: LeaderEpochCache, *, compact: bool
 ) -> int:
-    """Check every segment from the one that holds the recovery point; returns the log's end."""
+    """Check every segment from the one with the recovery point on; return the end of the log."""
     first = max((at for at, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
     next_offset = segments[first].base_offset
     for at in range(first, len(segments)):
         segment = segments[at]
         if segment.size and segment.base_offset > next_offset and not compact:
-            env.reporter.warning("offsets are missing before a segment", file=segment.path(LOG), after=next_offset)
+            env.reporter.warning("offsets missing before a segment", file=segment.path(LOG), after=next_offset)
         after, end = _check_segment(segment, max(next_offset, segment.base_offset), epochs)
         if end == segment.size:
             next_offset = after if end else next_offset
             continue
         if any(later.size for later in segments[at + 1 :]) or _batch_follows(segment, end):
             raise CorruptLogError(
-                f"{segment.path(LOG)}: damaged at position {end}, offset {after}, and sound records follow; "
-                "the partition stays offline rather than lose them"
+                f"{segment.path(LOG)}: damaged at position {end}, offset {after}, and valid batches follow; "
+                "the partition stays offline: copy or truncate the file by hand"
             )
         env.reporter.warning(
-            "cutting a torn tail",
+            "truncating a torn tail",
             file=segment.path(LOG),
             position=end,
             bytes_cut=segment.size - end,
@@ -221,9 +220,8 @@ def _recover(
         next_offset = after if end else next_offset
         _remove(env, segments, at + 1)
         break
-    # Segments that begin beyond what is there: their predecessors' tails never reached the disk. (Unless they were
-    # flushed: then the offsets were given, and are not given again.) The cleaner leaves no such gap: the last batch of
-    # what it has cleaned stays.
+    # Remove empty segments with a gap before them: the records before them never reached the disk. (If those were
+    # flushed, their offsets are in use.) The cleaner leaves no such gap, because it keeps the last batch that it read.
     while len(segments) > 1 and not segments[-1].size:
         if segments[-1].base_offset <= max(next_offset, recovery_point):
             break
@@ -239,7 +237,7 @@ def _remove(env: LogEnvironment, segments: list[LogSegment], start: int) -> None
 
 
 def _check_segment(segment: LogSegment, next_offset: int, epochs: LeaderEpochCache) -> tuple[int, int]:
-    """Read a segment, rebuilding its indexes; (offset after the last sound batch, position after it)."""
+    """Read a segment and rebuild its indexes; return (offset, position) after the last valid batch."""
     segment.reset_indexes()
     file = segment.open()
     position = 0
@@ -248,7 +246,7 @@ def _check_segment(segment: LogSegment, next_offset: int, epochs: LeaderEpochCac
         chunk = memoryview(file.read(min(chunk_size, segment.size - position), position))
         at = 0
         while at < len(chunk):
-            header = _sound_batch(chunk, at, segment)
+            header = _valid_batch(chunk, at, segment)
             if header is None or header.base_offset < next_offset:
                 break
             segment.update_indexes(position + at, header.size_in_bytes, header.last_offset, header.max_timestamp)
@@ -260,7 +258,7 @@ def _check_segment(segment: LogSegment, next_offset: int, epochs: LeaderEpochCac
             position += at
             chunk_size = _CHUNK
             continue
-        # Nothing sound at the beginning: either a batch larger than the chunk, or the end of what is sound.
+        # No valid batch at the beginning: either a batch is larger than the chunk, or it is damaged.
         size = _announced_size(chunk)
         if size is None or size <= len(chunk) or position + size > segment.size:
             break
@@ -268,15 +266,15 @@ def _check_segment(segment: LogSegment, next_offset: int, epochs: LeaderEpochCac
     return next_offset, position
 
 
-def _sound_batch(chunk: memoryview, at: int, segment: LogSegment) -> RecordBatchHeader | None:
+def _valid_batch(chunk: memoryview, at: int, segment: LogSegment) -> RecordBatchHeader | None:
     try:
         header = read_header(chunk, at)
         check_crc(chunk, header)
     except CorruptRecordError:
         return None
-    # The offset stands outside the checksum.
-    sound = header.last_offset_delta >= 0 and 0 <= header.base_offset - segment.base_offset <= _MAX_RELATIVE
-    return header if sound else None
+    # The CRC does not cover the base offset.
+    valid = header.last_offset_delta >= 0 and 0 <= header.base_offset - segment.base_offset <= _MAX_RELATIVE
+    return header if valid else None
 
 
 def _announced_size(chunk: memoryview) -> int | None:
@@ -287,9 +285,9 @@ def _announced_size(chunk: memoryview) -> int | None:
 
 
 def _batch_follows(segment: LogSegment, position: int) -> bool:
-    """Whether a sound batch stands anywhere from `position` on: then it is no torn tail. One may stand at `position`
-    itself, when the damage is that the offsets before it ran too far."""
-    # A batch begins with an offset, whose upper half is that of the segment's base, or one more.
+    """Return whether a valid batch is anywhere from `position` on: then the damage is no torn tail. One can be at
+    `position` itself, if offsets before it are too high."""
+    # A batch begins with its base offset, whose upper half is that of the segment's base offset, or one more.
     upper = segment.base_offset >> 32
     halves = b"|".join(re.escape(half.to_bytes(4, "big")) for half in (upper, upper + 1))
     pattern = re.compile(b"(?:" + halves + b").{12}" + bytes([MAGIC]), re.DOTALL)
@@ -303,7 +301,7 @@ def _batch_follows(segment: LogSegment, position: int) -> bool:
             if size is None or position + match.start() + size > segment.size:
                 continue
             candidate = memoryview(file.read(size, position + match.start()))
-            if _sound_batch(candidate, 0, segment):
+            if _valid_batch(candidate, 0, segment):
                 return True
         position += len(chunk) - HEADER_SIZE if len(chunk) == _CHUNK else len(chunk)
     return False

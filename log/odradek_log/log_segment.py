@@ -1,7 +1,7 @@
-"""One segment: its log file and the indexes beside it.
+"""One segment of a log: its log file and the indexes beside it (LogSegment).
 
-Owns the bytes of the files, where a batch stands in them, and when the segment is full. What may be appended, and which
-segments there are, is the log's matter. Offsets are absolute here; `base_offset` names the files.
+Owns the bytes of the files, the positions of batches in them, and when the segment is full. Leaves to the log what is
+appended and which segments exist. Offsets are absolute; `base_offset` is in the names of the files.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ _ONE_BATCH_GAP = 8192
 _NO_OFFSETS = OffsetIndex()
 _NO_TIMES = TimeIndex()
 _PUBLISH_ENTRIES = 64
-"""How many new entries the index files of the active segment get together: one write for each entry costs as much as
-the append itself, one for 64 of them cannot be measured."""
+"""The number of new entries that are written to the index files of the active segment at a time. A write for each entry
+costs as much as the append; the cost of one for 64 entries cannot be measured."""
 
 
 class FileSlice:
-    """Consecutive bytes of a log file, for `sendfile` or to be read; keeps its file open, whatever happens to it."""
+    """Consecutive bytes of a log file, for `sendfile` or to read. Keeps the file open after its eviction or
+    deletion."""
 
     __slots__ = ("_file", "position", "size")
 
@@ -47,7 +48,7 @@ class FileSlice:
 
     @property
     def segment(self) -> LogSegment:
-        """Whose file it is."""
+        """The segment of the file."""
         holder = self._file.holder
         assert isinstance(holder, LogSegment)
         return holder
@@ -56,7 +57,7 @@ class FileSlice:
         return self.size
 
     def tobytes(self) -> bytes:
-        """The bytes, read now."""
+        """Read and return the bytes."""
         return self._file.read(self.size, self.position)
 
     def __repr__(self) -> str:
@@ -64,7 +65,7 @@ class FileSlice:
 
 
 class LogSegment:
-    """A log file and its indexes, opened when first used."""
+    """A log file and its indexes, opened at first use."""
 
     __slots__ = (
         "_created_ms",
@@ -96,11 +97,11 @@ class LogSegment:
         self.size = size
         self.file: OpenFile | None = None
         self.sealed = False
-        """Whether the index files are as complete as the log file."""
+        """Whether the index files have an entry for everything in the log file."""
         self.jitter_ms = 0
         self._index_interval = index_interval
         self._publishes = False
-        # How much of both indexes their files have, in bytes; None when the files may have something else.
+        # The bytes of both indexes that their files have; None if the files may have other content.
         self._published: tuple[int, int] | None = None
         self._reserved = 0
         self._created_ms = created_ms
@@ -114,7 +115,7 @@ class LogSegment:
 
     @classmethod
     def create(cls, env: LogEnvironment, directory: str, base_offset: int, config: LogConfig) -> LogSegment:
-        """A new segment with an empty log file and empty index files."""
+        """Create a segment with an empty log file and empty index files."""
         segment = cls(
             env, directory, base_offset, size=0, created_ms=env.wall_ms(), index_interval=config.index_interval_bytes
         )
@@ -123,8 +124,8 @@ class LogSegment:
 
     @classmethod
     def without_files(cls, env: LogEnvironment, directory: str, config: LogConfig) -> LogSegment:
-        """The first segment of a partition that nothing was ever appended to: its files come with its first batch, for
-        creating files is what creating a partition costs. (Kafka makes them where there are none.)"""
+        """Return the first segment of a new partition, whose files the first append creates, because creating files is
+        most of the cost of creating a partition. (Kafka creates missing files at start.)"""
         segment = cls(env, directory, 0, size=0, created_ms=env.wall_ms(), index_interval=config.index_interval_bytes)
         segment.sealed = True
         return segment
@@ -133,13 +134,13 @@ class LogSegment:
         return f"{self.directory}/{segment_name(self.base_offset, suffix)}"
 
     def create_file(self) -> None:
-        """An empty log file, should there be none, and its index files."""
+        """Create the log file, if it is missing, and the index files."""
         disk = self._env.disk
         disk.close(disk.open(self.path(LOG), CREATE))
         self.publish_indexes()
 
     def open(self) -> OpenFile:
-        """The log file, opened if it is not."""
+        """Return the log file; open it if necessary."""
         file = self.file
         if file is None:
             file = self._env.open_files.open(self.path(LOG), APPEND if self.size else CREATE, self)
@@ -154,7 +155,7 @@ class LogSegment:
     # --- appending
 
     def activate(self, config: LogConfig) -> None:
-        """This is the active segment now, with these settings (called again when they change)."""
+        """Make this the active segment with these settings; called again when they change."""
         self._index_interval = config.index_interval_bytes
         self._publishes = True
         if config.preallocate:
@@ -166,7 +167,7 @@ class LogSegment:
             self.jitter_ms = self._env.random_below(bound) if bound > 0 else 0
 
     def should_roll(self, size: int, max_timestamp: int, last_offset: int, config: LogConfig) -> bool:
-        """Whether a batch of that size belongs into a new segment (LogSegment.shouldRoll)."""
+        """Return whether the log must roll before it appends this batch (LogSegment.shouldRoll)."""
         if self.size > config.segment_bytes - size:
             return True
         if last_offset - self.base_offset > _MAX_RELATIVE:
@@ -177,13 +178,14 @@ class LogSegment:
         if entries is not None:
             times = self._time_index
             return len(entries) >= config.segment_index_bytes // OFFSET_ENTRY or (
-                # As in Kafka its last place is kept for the entry that ends it.
+                # As in Kafka, the last entry is reserved for the end of the segment.
                 times is not None and len(times) >= config.segment_index_bytes // TIME_ENTRY - 1
             )
         return False
 
     def _open_for_ms(self, max_timestamp: int) -> int:
-        """How long the segment is open, by the records' time as far as they have one, else by the clock."""
+        """Return for how long the segment has been open: by the timestamps of its records, or by the clock without
+        them."""
         first = self.first_timestamp
         if first >= 0 and max_timestamp >= 0:
             return max_timestamp - first
@@ -191,7 +193,7 @@ class LogSegment:
 
     @property
     def first_timestamp(self) -> int:
-        """The largest timestamp of the first batch; -1 when empty."""
+        """The largest timestamp of the first batch; -1 in an empty segment."""
         first = self._first_timestamp
         if first is None:
             header = next(file_batches.batch_headers(self.open(), 0, self.size), None)
@@ -199,13 +201,13 @@ class LogSegment:
         return first
 
     def append(self, data: bytes | bytearray | memoryview, last_offset: int, max_timestamp: int) -> None:
-        """One batch at the end of the file. After an error the file is as long as before."""
+        """Append one batch to the file. Raises OSError, after which the file is as long as before."""
         position = self.size
         self._write(data)
         self.update_indexes(position, len(data), last_offset, max_timestamp)
 
     def append_batches(self, data: bytes | bytearray | memoryview, headers: list[RecordBatchHeader]) -> None:
-        """Several batches in one write; the headers say where they stand, relative to the first."""
+        """Append several batches in one write; the headers have their positions relative to the first."""
         start = self.size - headers[0].position
         self._write(data)
         for header in headers:
@@ -224,15 +226,15 @@ class LogSegment:
             if written != size:
                 write_all(self._env.disk, file.fd, memoryview(data)[written:])
         except OSError:
-            # Nothing of a batch that was not accepted may stay: the next one would follow half of it.
+            # Remove the part that was written: the next batch must not follow half of this one.
             self._env.disk.truncate(file.fd, self.size)
             raise
         self.size += size
         self.sealed = False
 
     def update_indexes(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """What LogSegment.append keeps in mind of a batch: the largest timestamp, and an index entry once more than an
-        interval was written since the last."""
+        """Note the largest timestamp, and add an index entry if more than the interval was written since the last one
+        (LogSegment.append)."""
         largest = self._largest
         if largest is None or max_timestamp > largest[0]:
             self._largest = (max_timestamp, last_offset)
@@ -256,7 +258,7 @@ class LogSegment:
     # --- indexes
 
     def _load_indexes(self) -> None:
-        """Both indexes from their files; from the log itself when a file is missing or not in order."""
+        """Load both indexes from their files, or rebuild them if a file is missing or damaged."""
         if self.size == 0:
             self._offset_index, self._time_index = OffsetIndex(), TimeIndex()
             return
@@ -267,7 +269,7 @@ class LogSegment:
         except FileNotFoundError:
             pass
         if offsets is None or times is None or (offsets and offsets.positions[-1] >= self.size):
-            self._env.reporter.warning("indexes of a segment are missing or damaged, rebuilding", file=self.path(LOG))
+            self._env.reporter.warning("rebuilding missing or damaged indexes", file=self.path(LOG))
             self.rebuild_indexes()
             return
         self._offset_index, self._time_index = offsets, times
@@ -286,7 +288,7 @@ class LogSegment:
         self.sealed = False
 
     def rebuild_indexes(self) -> None:
-        """Read the log's headers and make the indexes anew."""
+        """Rebuild the indexes from the headers in the log file."""
         self.reset_indexes()
         for header in file_batches.batch_headers(self.open(), 0, self.size):
             self.update_indexes(header.position, header.size_in_bytes, header.last_offset, header.max_timestamp)
@@ -306,17 +308,17 @@ class LogSegment:
         return self._time_index
 
     def unload_indexes(self) -> None:
-        """Give their memory back, if the files have it all; they are read again when they are needed."""
+        """Free the memory of the indexes if their files are complete; the next use loads them again."""
         if self.sealed:
             self._offset_index = self._time_index = None
             if self._transaction_index is not None:
                 self._transaction_index.unload()
 
     def publish_indexes(self) -> None:
-        """Bring the index files of the active segment up to date with memory, for Kafka's tools: they read a file with
-        fewer entries, but fail without one and create it (AbstractIndex). Kafka's own files are mapped into memory.
+        """Write new entries of the active segment to its index files, for Kafka's tools: they accept a file with fewer
+        entries, but fail without a file and then create it (AbstractIndex). Kafka maps its files into memory.
 
-        Never raises: a start after a crash does not read these files, and `seal` completes them.
+        Never raises: recovery does not read these files, and `seal` completes them.
         """
         assert not self.size or self._time_index is not None, "the indexes of a segment with records are loaded"
         offsets, times = self._offset_index or _NO_OFFSETS, self._time_index or _NO_TIMES
@@ -333,7 +335,7 @@ class LogSegment:
             self._published = sizes
 
     def seal(self) -> None:
-        """Write the index files, the last timestamp included, as Kafka does on rolling and closing."""
+        """Complete the index files, with an entry for the last timestamp, as Kafka does at a roll and at close."""
         if self.sealed:
             return
         if self._reserved:
@@ -343,14 +345,14 @@ class LogSegment:
         self.mark_sealed()
 
     def index_files(self) -> list[tuple[str, bytes]]:
-        """What the index files of the finished segment hold, by suffix."""
+        """Return the content of the index files of a complete segment, by suffix."""
         offsets, times = self.offset_index, self.time_index
         if self._largest is not None:
             times.maybe_append(self._largest[0], self._largest[1] - self.base_offset)
         return [(INDEX, offsets.to_bytes()), (TIME_INDEX, times.to_bytes())]
 
     def mark_sealed(self) -> None:
-        """The index files are complete, so that memory may do without."""
+        """Note that the index files are complete, so that the indexes may be unloaded."""
         self.sealed = True
         self._publishes = False
         self._published = None
@@ -361,7 +363,8 @@ class LogSegment:
     # --- looking up
 
     def translate_offset(self, offset: int) -> tuple[int, int, int] | None:
-        """(position, size, base offset) of the batch that holds `offset`, or the first one after it."""
+        """Return (position, size, base offset) of the batch with `offset`, or of the first one after it; None without
+        one."""
         index = self._offset_index
         if index is None:
             index = self.offset_index
@@ -370,20 +373,20 @@ class LogSegment:
             file = self.open()
         below, above = index.around(offset - self.base_offset)
         if above - below > _ONE_BATCH_GAP:
-            # So far apart, a single batch lies between them as a rule, and the second one is what is looked for.
+            # One large batch is probably between the two, so that `offset` is in the second one.
             position, size, base_offset = file_batches.batch_at(file, above, self.size)
             if base_offset <= offset:
                 return position, size, base_offset
         return file_batches.find_batch(file, below, self.size, offset)
 
     def headers_from(self, offset: int) -> Iterator[RecordBatchHeader]:
-        """The headers of the batches from the one that holds `offset` on; positions are the file's."""
+        """Yield the headers of the batches from the one with `offset` on; positions are those in the file."""
         found = self.translate_offset(offset)
         if found is not None:
             yield from file_batches.batch_headers(self.open(), found[0], self.size)
 
     def next_offset(self) -> int:
-        """The offset after the last record, from the last indexed batch on."""
+        """Return the offset after the last record. Raises CorruptLogError if the last batch is cut off."""
         if not self.size:
             return self.base_offset
         start = self.offset_index.positions[-1] if len(self.offset_index) else 0
@@ -397,19 +400,20 @@ class LogSegment:
 
     @property
     def largest_timestamp(self) -> tuple[int, int]:
-        """(timestamp, last offset of the batch that has it), as the time index tells; (-1, base offset) when empty."""
+        """(timestamp, last offset of its batch) from the time index; (-1, base offset) in an empty segment."""
         if self._largest is None and self.size:
             self._load_indexes()
         if self._largest is None:
             if not self.size:
                 return -1, self.base_offset
-            # An index without an entry, as of a segment whose owner never closed it.
+            # The index has no entry, because the segment was never closed.
             self.rebuild_indexes()
             assert self._largest is not None
         return self._largest
 
     def find_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
-        """(offset, timestamp, leader epoch) of the first record from `start_offset` on that is at least so new."""
+        """Return (offset, timestamp, leader epoch) of the first record from `start_offset` on with at least this
+        timestamp."""
         if self.largest_timestamp[0] < timestamp:
             return None
         from_offset = max(start_offset - self.base_offset, self.time_index.lookup(timestamp))
@@ -423,12 +427,13 @@ class LogSegment:
                     if record.timestamp >= timestamp and record.offset >= start_offset:
                         return record.offset, record.timestamp, header.partition_leader_epoch
             except CorruptRecordError:
-                # A producer's nonsense under a right checksum, which only a strict look would have refused.
+                # Malformed records with a right CRC, which only strict validation rejects.
                 return max(header.base_offset, start_offset), header.max_timestamp, header.partition_leader_epoch
         return None
 
     def retention_timestamp(self) -> int:
-        """How new the segment is for `retention.ms`: its largest timestamp, or the file's own time without any."""
+        """Return the timestamp for `retention.ms`: the largest one, or the modification time of the file without
+        one."""
         largest = self.largest_timestamp[0]
         return largest if largest >= 0 else self._env.disk.modified_ms(self.path(LOG))
 
@@ -436,20 +441,20 @@ class LogSegment:
 
     @property
     def transaction_index(self) -> TransactionIndex:
-        """Which aborted transactions ended here. Looked for on the disk when it is first asked for something."""
+        """The aborted transactions whose markers are in this segment; loaded at first use."""
         index = self._transaction_index
         if index is None:
             index = self._transaction_index = TransactionIndex(self._env.disk, self, self._env.loaded_indexes)
         return index
 
     def aborted(self) -> list[AbortedTransaction]:
-        """The aborted transactions that ended here, in the order of their ends."""
+        """Return the aborted transactions whose markers are in this segment, by the offset of the marker."""
         return self.transaction_index.entries()
 
-    # --- the files' end
+    # --- truncation, flush, deletion
 
     def truncate(self, position: int, offset: int) -> None:
-        """Cut the file at `position`, where the batch of `offset` would begin."""
+        """Truncate the file at `position`, where the batch of `offset` begins."""
         offsets, times = self.offset_index, self.time_index
         self._env.disk.truncate(self.open().fd, position)
         self.size = position
@@ -465,7 +470,7 @@ class LogSegment:
             self._first_timestamp = None
             self._created_ms = self._env.wall_ms()
             return
-        # What the cut batches contributed to the largest timestamp is unknown: look at what is left.
+        # The largest timestamp may have been in a removed batch: find that of the remaining ones.
         timestamp, relative = times.last
         if times:
             self._largest = (timestamp, self.base_offset + relative)
@@ -474,8 +479,7 @@ class LogSegment:
                 self._largest = (header.max_timestamp, header.last_offset)
 
     def flush(self) -> None:
-        """Force the log file, and what says which transactions were aborted, to the disk. May run on any thread: it
-        takes no part in the LRU of descriptors."""
+        """Force the log file and the `.txnindex` to the disk. Any thread: does not use `OpenFiles`."""
         disk = self._env.disk
         file = self.file
         if file is not None:
@@ -486,18 +490,18 @@ class LogSegment:
             self._transaction_index.sync()
 
     def sync_indexes(self) -> None:
-        """Force the index files of a sealed segment to the disk. May run on any thread."""
+        """Force the index files of a sealed segment to the disk. Any thread."""
         disk, offsets = self._env.disk, self._offset_index
-        if offsets is None or len(offsets):  # who has lost an empty one has lost nothing
+        if offsets is None or len(offsets):  # an empty file needs no sync
             disk.sync_file(self.path(INDEX))
         disk.sync_file(self.path(TIME_INDEX))
 
     def release(self) -> None:
-        """Give the descriptor back."""
+        """Close the log file."""
         self._env.open_files.release(self)
 
     def mark_deleted(self) -> list[str]:
-        """Rename the files to `.deleted`; returns their new names. Readers that have the file go on reading."""
+        """Rename the files to `.deleted`; return their new names. Readers keep their open file."""
         disk = self._env.disk
         self.release()
         self._offset_index = self._time_index = None

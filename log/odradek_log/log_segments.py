@@ -1,7 +1,7 @@
-"""The row of a log's segments, oldest first; the last one is active.
+"""The segments of a log by ascending base offset; the last one is active (LogSegments).
 
-Owns how segments are found, begun and given up. Deleted files are renamed to `.deleted` at once and removed after a
-delay, as in Kafka, so that whoever is reading them can finish.
+Owns finding, rolling and removing segments. Renames deleted files to `.deleted` and removes them after a delay, as
+Kafka does, so that readers can finish.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from odradek_log.transaction_index import AbortedTransaction
 
 
 class LogSegments:
-    """At least one segment."""
+    """The segments of one log, at least one."""
 
     __slots__ = ("_bases", "_env", "_segments", "active", "directory", "unsynced")
 
@@ -28,7 +28,7 @@ class LogSegments:
         self._bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
         self.unsynced: list[LogSegment] = []
-        """Those that were sealed, and whose index files may not be on the disk. A start believes in these files."""
+        """Sealed segments whose index files may not be on the disk. Recovery trusts these files."""
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -44,8 +44,7 @@ class LogSegments:
         return self._segments[0]
 
     def from_offset(self, offset: int) -> list[LogSegment]:
-        """The segment that holds `offset`, and all after it. Any thread: one look at the row, whatever is done to it
-        meanwhile."""
+        """Return the segment with `offset` and all after it. Any thread, because it copies the list first."""
         row = self._segments.copy()
         return row[max(bisect_right(row, offset, key=_base) - 1, 0) :]
 
@@ -56,7 +55,8 @@ class LogSegments:
         return self._segments[self._segments.index(segment) + 1]
 
     def position_in(self, segment: LogSegment, offset: int) -> int:
-        """Where in that segment's file the batch of `offset` stands: 0 or the file's end when it is in another one."""
+        """Return the position of the batch with `offset` in the segment; 0 or its size if another segment has the
+        batch."""
         if offset <= segment.base_offset:
             return 0
         if segment is not self.active and offset >= self.after(segment).base_offset:
@@ -65,7 +65,8 @@ class LogSegments:
         return segment.size if found is None else found[0]
 
     def find_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
-        """(offset, timestamp, leader epoch) of the first record from `start_offset` on that is at least so new."""
+        """Return (offset, timestamp, leader epoch) of the first record from `start_offset` on with at least this
+        timestamp."""
         for segment in self._segments:
             if segment.largest_timestamp[0] >= timestamp:
                 found = segment.find_timestamp(timestamp, start_offset)
@@ -74,13 +75,13 @@ class LogSegments:
         return None
 
     def find_largest_timestamp(self, start_offset: int) -> tuple[int, int, int] | None:
-        """The same of the first record that has the largest timestamp."""
+        """Return the same of the first record with the largest timestamp."""
         segment = max(self._segments, key=lambda segment: segment.largest_timestamp[0])
         timestamp = segment.largest_timestamp[0]
         return segment.find_timestamp(timestamp, start_offset) if timestamp >= 0 else None
 
     def aborted(self, start: int, end: int) -> list[AbortedTransaction]:
-        """The aborted transactions that have records or their marker in [start, end)."""
+        """Return the aborted transactions with records or their marker in [start, end)."""
         found: list[AbortedTransaction] = []
         for segment in self.from_offset(start):
             index = segment.transaction_index
@@ -89,7 +90,7 @@ class LogSegments:
         return found
 
     def end_of(self, piece: FileSlice, log_end_offset: int) -> int:
-        """An offset that nothing in the piece reaches, as near as the index tells (LocalLog.addAbortedTransactions)."""
+        """Return an upper bound of the offsets in a slice, from the offset index (LocalLog.addAbortedTransactions)."""
         segment = piece.segment
         relative = segment.offset_index.first_from(piece.position + piece.size)
         if relative is not None:
@@ -97,15 +98,15 @@ class LogSegments:
         return log_end_offset if segment is self.active else self.after(segment).base_offset
 
     def ends(self, log_end_offset: int) -> list[int]:
-        """Where each segment ends, exclusive."""
+        """Return the end offset of each segment, exclusive."""
         return [segment.base_offset for segment in self._segments[1:]] + [log_end_offset]
 
     def begin(self, base_offset: int, config: LogConfig) -> LogSegment:
-        """A new active segment; the one before it is sealed."""
+        """Create a new active segment; seal the one before it."""
         if self._segments:
             old = self.active
             if old.base_offset == base_offset:
-                # Full without a record (its first batch is too far from its base): the new one takes its place.
+                # It is full without a record, because its first batch is too far from its base offset: replace it.
                 assert old.size == 0
                 for path in old.mark_deleted():
                     self._env.disk.remove(path)
@@ -113,7 +114,7 @@ class LogSegments:
                 self._bases.pop()
             else:
                 if not old.size:
-                    # The first batch is compacted away up to here. The file's name goes on saying where the log begins.
+                    # No batch below this offset is left. Keep an empty file, whose name has the start of the log.
                     old.create_file()
                 self.seal(old)
         segment = LogSegment.create(self._env, self.directory, base_offset, config)
@@ -124,7 +125,7 @@ class LogSegments:
         return segment
 
     def seal(self, segment: LogSegment) -> None:
-        """Write its index files, if need be; `sync_indexes` is to follow."""
+        """Complete the index files if necessary; `sync_indexes` forces them to the disk."""
         if not segment.sealed:
             segment.seal()
             if segment.size:
@@ -138,13 +139,13 @@ class LogSegments:
             del self.unsynced[0]
 
     def make_active(self, segment: LogSegment, config: LogConfig) -> None:
-        """The last segment is another one now: those behind it were removed."""
+        """Make the last segment active, after those behind it were removed."""
         assert segment is self._segments[-1]
         self.active = segment
         segment.activate(config)
 
     def replace(self, old: Sequence[LogSegment], new: LogSegment) -> list[str]:
-        """Another segment takes the place of neighbours, whose files are renamed; returns the new names, for
+        """Replace neighbouring segments by another one and rename their files; return the new names, for
         `remove_later`."""
         at = self._segments.index(old[0])
         assert self._segments[at : at + len(old)] == list(old)
@@ -155,7 +156,7 @@ class LogSegments:
         return paths
 
     def remove(self, segments: Sequence[LogSegment]) -> list[str]:
-        """Take segments out of the row and rename their files; returns the new names, for `remove_later`."""
+        """Remove segments from the log and rename their files; return the new names, for `remove_later`."""
         paths: list[str] = []
         for segment in segments:
             self._segments.remove(segment)
@@ -173,7 +174,7 @@ class LogSegments:
                 except FileNotFoundError:
                     continue  # the whole partition was deleted meanwhile
                 except OSError as error:
-                    reporter.error("could not remove a deleted file", file=path, error=str(error))
+                    reporter.error("failed to remove a deleted file", file=path, error=str(error))
 
         if paths:
             self._env.later(delay_ms, remove)

@@ -1,7 +1,6 @@
-"""`meta.properties`: whose directory this is (MetaProperties, versions 0 and 1).
+"""`meta.properties`: the identity of a log directory (MetaProperties, versions 0 and 1).
 
-Version 0 is ZooKeeper mode's (`broker.id`), version 1 KRaft's (`node.id`). A newer version is refused, and
-the file left as it is.
+Version 0 is that of ZooKeeper mode (`broker.id`), version 1 that of KRaft (`node.id`). A newer version is rejected.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class MetaProperties:
     directory_id: Uuid | None = None
 
     def encode(self, now_ms: int) -> bytes:
-        """The file's text, with the date that Java's Properties put above it."""
+        """Return the text of the file, with the date that Java's Properties write first."""
         date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(now_ms // 1000))
         properties = {
             "node.id" if self.version else "broker.id": self.node_id,
@@ -39,7 +38,7 @@ class MetaProperties:
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> MetaProperties:
-        """Read the file; `LogDirectoryError` for a version or content that we do not understand."""
+        """Parse the file. Raises LogDirectoryError for an unknown version or invalid content."""
         properties = {}
         for line in data.decode("latin-1").splitlines():
             if line.strip() and not line.lstrip().startswith(("#", "!")):

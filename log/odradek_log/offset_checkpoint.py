@@ -1,7 +1,7 @@
-"""An offset checkpoint between two threads: the loop says what it is to hold, another one writes it.
+"""An offset checkpoint that two threads share: the event loop sets its content, another thread writes it.
 
-Owns that the newest offsets win, in whichever order the writers come, and that nothing is written twice. The file's
-text is `checkpoints`'.
+The newest content wins in any order of the writers, and the same content is not written twice. `checkpoints` has the
+format of the file.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from odradek_log.log_errors import CorruptLogError
 
 
 class OffsetCheckpoint:
-    """One file of a log directory.
+    """One checkpoint file of a log directory.
 
-    Checkpoints only spare work at the next start: one that cannot be written, or read, is reported, and the partitions
-    go on. A full disk must not stop those that only read.
+    A checkpoint only saves work at the next start: an error is logged and does not affect the partitions, because a
+    full disk must not stop readers.
     """
 
     __slots__ = ("_env", "_one_writer", "_prepared", "_written", "path")
@@ -32,11 +32,11 @@ class OffsetCheckpoint:
         self._written: Mapping[TopicPartition, int] | None = None
 
     def read(self) -> dict[TopicPartition, int]:
-        """As last written; a missing or damaged file is an empty one."""
+        """Read the file; a missing or damaged file is an empty one."""
         try:
             found = checkpoints.read_offsets(self._env.disk, self.path)
         except CorruptLogError as error:
-            # As Kafka: the checkpoint is a hint; without it more is read.
+            # Like Kafka: without the checkpoint, the next start reads more.
             self._env.reporter.error("ignoring a damaged checkpoint", error=str(error))
             return {}
         if found:
@@ -44,22 +44,23 @@ class OffsetCheckpoint:
         return found
 
     def prepare(self, offsets: Mapping[TopicPartition, int]) -> bool:
-        """What the next `write` writes; the mapping is not changed any more. Whether the file has something else."""
+        """Set what the next `write` writes; return whether the file has other content. The caller must not change the
+        mapping."""
         self._prepared = offsets
         return offsets != self._written
 
     def names(self, partition: TopicPartition) -> bool:
-        """Whether the file has an offset of that partition, or is about to get one."""
+        """Return whether the file, or the prepared content, has an offset of the partition."""
         return any(offsets is not None and partition in offsets for offsets in (self._prepared, self._written))
 
     @property
     def is_known(self) -> bool:
-        """Whether the file has entries, or anything was offered for it."""
+        """Whether the file has entries, or content was prepared."""
         return self._prepared is not None or self._written is not None
 
     def write(self) -> bool:
-        """Replace the file, if it has other offsets than were offered last. Any thread. False when the disk fails; the
-        old content stays then."""
+        """Replace the file if its content differs from the prepared one. Any thread. Return False after a disk error,
+        which is logged; the file is unchanged then."""
         with self._one_writer:
             offsets = self._prepared
             if offsets is None or offsets == self._written:
@@ -67,7 +68,7 @@ class OffsetCheckpoint:
             try:
                 checkpoints.write_offsets(self._env.disk, self.path, offsets)
             except OSError as error:
-                self._env.reporter.error("could not write a checkpoint", file=self.path, error=str(error))
+                self._env.reporter.error("failed to write a checkpoint", file=self.path, error=str(error))
                 return False
             self._written = offsets
             return True

@@ -1,8 +1,8 @@
-"""Descriptors, fewer than segments: 10,000 partitions work with 1,024 of them.
+"""The open files of segments, at most a fixed number: 10,000 partitions work with 1,024 descriptors.
 
-A segment holds its `OpenFile` directly, so that using one costs an attribute; when the bound is reached, a clock hand
-takes the file away from the segment that has not used it for a round. The descriptor closes when nobody refers to it
-any more: an answer on its way to a client keeps its file open, evicted, renamed or deleted.
+A segment has its `OpenFile` as an attribute, so that its use costs no look-up. At the limit, the clock algorithm evicts
+a file that was not used for a round. The descriptor closes with the last reference: a response in progress keeps its
+file open after eviction, rename and deletion.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from odradek_log.disk import Disk
 
 
 class FileHolder(Protocol):
-    """Who keeps an open file and loses it when descriptors are short."""
+    """The owner of an open file; an eviction sets `file` to None."""
 
     file: OpenFile | None
 
 
 class OpenFile:
-    """One descriptor; closes with its last reference."""
+    """One descriptor, which closes with its last reference."""
 
     __slots__ = ("_disk", "fd", "holder", "used")
 
@@ -31,7 +31,7 @@ class OpenFile:
         self.used = True
 
     def read(self, size: int, position: int) -> bytes:
-        """Up to `size` bytes from `position`; fewer only at the end of the file."""
+        """Read `size` bytes from `position`; fewer only at the end of the file."""
         self.used = True
         return self._disk.pread(self.fd, size, position)
 
@@ -40,7 +40,7 @@ class OpenFile:
 
 
 class OpenFiles:
-    """At most `capacity` descriptors held by segments (and as many more as answers under way still need)."""
+    """The open files of segments: at most `capacity`, without those that only responses in progress still use."""
 
     def __init__(self, disk: Disk, capacity: int = 512) -> None:
         assert capacity > 0
@@ -53,7 +53,7 @@ class OpenFiles:
         return len(self._ring)
 
     def open(self, path: str, flags: int, holder: FileHolder) -> OpenFile:
-        """Open for `holder`, which stores the result in `holder.file` and forgets it when it is evicted."""
+        """Open a file and set `holder.file`; an eviction sets it to None."""
         while len(self._ring) >= self._capacity:
             self._evict()
         while True:
@@ -61,7 +61,7 @@ class OpenFiles:
                 fd = self._disk.open(path, flags)
                 break
             except OSError as error:
-                # Somebody else in the process uses the descriptors up; ours are the ones we can give back.
+                # Other parts of the process use all descriptors: close one of these.
                 if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._ring:
                     raise
                 self._evict()
@@ -71,7 +71,7 @@ class OpenFiles:
         return file
 
     def release(self, holder: FileHolder) -> None:
-        """The holder is done with its file (closed, deleted)."""
+        """Close the file of `holder`, unless a response still has it."""
         file = holder.file
         if file is None:
             return
@@ -92,7 +92,7 @@ class OpenFiles:
             return
 
     def _drop(self, at: int) -> None:
-        # The last one takes the place: the ring's order means nothing, and a removal must not cost its length.
+        # Move the last one here: the order of the ring has no meaning, and the cost must not grow with its length.
         last = self._ring.pop()
         if at < len(self._ring):
             self._ring[at] = last

@@ -1,4 +1,4 @@
-"""`partition.metadata`: the topic id that a partition's directory belongs to (PartitionMetadataFile, version 0)."""
+"""`partition.metadata`: the topic id of a partition's directory (PartitionMetadataFile, version 0)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ def encode(topic_id: Uuid) -> bytes:
 
 
 def is_torn(data: bytes) -> bool:
-    """Whether this is the beginning of a file that did not reach the disk whole: it is written without a sync."""
+    """Return whether the data are only the beginning of a file, which is written without a sync."""
     if len(data) <= len(_HEAD):
         return _HEAD.startswith(data)
     return data.startswith(_HEAD) and len(data) < len(_HEAD) + _ID_CHARACTERS
 
 
 def decode(data: bytes, path: str) -> Uuid:
-    """The topic id; a zero id is as wrong as none, because it would adopt any topic of the name."""
+    """Parse the topic id. Raises CorruptLogError, also for a zero id, which would match any topic of the name."""
     fields = dict(line.split(": ", 1) for line in data.decode(errors="replace").splitlines() if ": " in line)
     if fields.get("version") != "0":
-        raise CorruptLogError(f"{path}: unknown version {fields.get('version')!r}")
+        raise CorruptLogError(f"{path}: version {fields.get('version')!r}, expected '0'")
     try:
         topic_id = uuid_from_text(fields["topic_id"])
     except (KeyError, ValueError):
-        raise CorruptLogError(f"{path}: no topic id in {data!r}") from None
+        raise CorruptLogError(f"{path}: expected a topic id, got {data!r}") from None
     if not any(topic_id):
         raise CorruptLogError(f"{path}: the topic id is zero")
     return topic_id

@@ -1,6 +1,6 @@
-"""Where the log's few sentences to the operator go: any structlog logger fits, the standard library is the default.
+"""The port for log messages: any structlog logger fits, the standard library's is the default.
 
-Nothing here configures logging; a user's process is left as it is.
+Configures no logging.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Reporter(Protocol):
-    """Structured sentences: an event and its fields."""
+    """A structured logger: an event and its fields."""
 
     def info(self, event: str, /, **fields: object) -> object: ...
 
@@ -22,7 +22,7 @@ class StandardReporter:
     """Writes `event key=value …` to the standard library's logger `odradek_log`."""
 
     def __init__(self) -> None:
-        import logging  # for those only who bring no logger of their own
+        import logging  # only if the caller passes no logger
 
         self._logger = logging.getLogger("odradek_log")
 

@@ -1,8 +1,8 @@
-"""Room on the disk for a file that will grow (`preallocate`): blocks behind its end, while its length stays the same.
+"""Reserve disk space for a file that will grow (`preallocate`), without changing its length.
 
-Kafka makes the file as long as the segment may become and cuts it when the segment ends. Kept as short as its records
-the file needs no cutting after a crash, and nobody reads zeros from it. Only Linux can do that, by a call that Python
-does not offer.
+Kafka makes the file as long as the segment may become, and truncates it when it rolls. A file that is as long as its
+records needs no truncation after a crash, and no reader gets zeros from it. Only Linux can do so, by a call that Python
+does not have.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _KEEP_SIZE = 1
 
 
 def reserve(fd: int, size: int) -> bool:
-    """Whether the first `size` bytes of the file have their place. A disk that has no room for so much, or cannot do
-    it, is no error: the file grows as any other."""
+    """Reserve the first `size` bytes of the file; return whether it worked. A disk without room or support is no error:
+    the file grows like any other."""
     call = _fallocate()
     if call is None:
         return False
     if call(fd, _KEEP_SIZE, 0, size) != 0:
-        # What it has got before it ran out is not to be missing elsewhere.
+        # Free what was reserved before the disk was full.
         os.ftruncate(fd, os.fstat(fd).st_size)
         return False
     return True

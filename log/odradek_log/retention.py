@@ -1,4 +1,4 @@
-"""Which of a log's oldest segments may go (UnifiedLog.deleteOldSegments). Pure decisions over what the log tells."""
+"""Which of the oldest segments retention deletes (UnifiedLog.deleteOldSegments). Pure functions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from odradek_log.log_config import LogConfig
 
 
 class SegmentRetention(NamedTuple):
-    """`end_offset` is exclusive; `newest_ms` gives the largest timestamp, or the file's time where there is none. It is
-    asked for only where it decides, since it may have to be read."""
+    """A segment. `end_offset` is exclusive; `newest_ms` returns the largest timestamp, or the modification time of the
+    file without one. It may read the disk, so that it is called only if needed."""
 
     end_offset: int
     size: int
@@ -20,9 +20,10 @@ class SegmentRetention(NamedTuple):
 def deletable(
     segments: Sequence[SegmentRetention], config: LogConfig, log_start_offset: int, limit: int, now_ms: int
 ) -> int:
-    """How many segments, from the oldest on, retention gives up; none that holds an offset at or above `limit`.
+    """Return how many of the oldest segments retention deletes; none with an offset at or above `limit`.
 
-    Time and size count only under `cleanup.policy=delete`; what lies below the start offset goes under any policy.
+    Time and size apply only with `cleanup.policy=delete`; segments below the log start offset are deleted with any
+    policy.
     """
     count = 0
     excess = sum(segment.size for segment in segments) - config.retention_bytes if config.retention_bytes >= 0 else -1

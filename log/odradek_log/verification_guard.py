@@ -30,7 +30,7 @@ NOT_REQUIRED = VerificationGuard(-1, -1, adds=False, began_ms=0)
 """The guard of a transactional batch that needs no verification."""
 
 ONGOING = VerificationGuard(-1, -1, adds=False, began_ms=0)
-"""The guard of a batch whose transaction is open in the log already: it is appended if that is still so."""
+"""The guard of a batch of an ongoing transaction; the append checks that the transaction is still ongoing."""
 
 
 class VerificationGuards:

@@ -66,7 +66,7 @@ def test_a_last_batch_that_reached_the_disk_as_zeros_or_garbage_is_cut(tmp_path:
         (path / "t-0" / LOG).write_bytes(data[:last] + tail)
         sentences = Sentences()
         assert values(read_all(_log(path, sentences))) == held[:-2]
-        assert sentences.events("warning") == ["cutting a torn tail"]
+        assert sentences.events("warning") == ["truncating a torn tail"]
 
 
 def test_damage_with_sound_batches_behind_it_takes_the_partition_offline_and_changes_nothing(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_damage_in_an_older_segment_takes_the_partition_offline_and_its_neighbou
     first.write_bytes(first.read_bytes()[:-5])
     directory = _opened(tmp_path)
     assert list(directory.failed) == [("t", 0)]
-    assert "sound records follow" in str(directory.failed["t", 0])
+    assert "valid batches follow" in str(directory.failed["t", 0])
     assert values(read_all(directory.logs["t", 1])) == held
 
 
@@ -155,7 +155,7 @@ def test_an_index_that_points_beyond_its_log_is_rebuilt(tmp_path: Path) -> None:
     sentences = Sentences()
     log = _log(tmp_path, sentences)
     assert values(read_all(log)) == [(at, b"%d" % at * 20) for at in range(5)]
-    assert sentences.events("warning") == ["indexes of a segment are missing or damaged, rebuilding"]
+    assert sentences.events("warning") == ["rebuilding missing or damaged indexes"]
 
 
 def _produce(log: Log, sequence: int, epoch: int = 0) -> object:

@@ -102,7 +102,7 @@ def test_a_foreign_directory_is_an_error_and_a_foreign_file_is_not(tmp_path: Pat
     (tmp_path / "notes.txt").touch()
     (tmp_path / "photos").mkdir()
     directory = open_directory(tmp_path, Time())
-    with pytest.raises(LogDirectoryError, match="photos is no partition's directory"):
+    with pytest.raises(LogDirectoryError, match="photos is not the directory of a partition"):
         directory.load(lambda _: LogConfig())
 
 
@@ -171,7 +171,7 @@ def test_a_stray_partition_is_kept_under_another_name(tmp_path: Path) -> None:
     time.advance(1 << 40)
     assert directory.logs == {}
     assert (tmp_path / f"t-0.{_HEX}-stray" / "partition.metadata").exists()
-    assert sentences.events("warning") == ["leaving a set-aside partition alone"]
+    assert sentences.events("warning") == ["ignoring a stray partition"]
 
 
 def test_the_metadata_log_is_no_partition_of_the_broker(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_a_copy_that_becomes_the_partition_does_not_begin_where_a_deleted_one_of
     directory.delete_log("t", 0, "0" * 32)
     append(directory.create_future_log("t", 0, TOPIC_ID, LogConfig(), "1" * 32), b"d")
     disk.fail(errno.ENOSPC, lambda name, path, _: name == "replace_file" and "checkpoint" in path)
-    with pytest.raises(OSError, match="name a deleted partition"):
+    with pytest.raises(OSError, match="have a deleted partition"):
         directory.promote_future_log("t", 0)
     disk.heal()
     disk.calls.clear()
@@ -298,7 +298,7 @@ def test_a_partition_is_not_begun_where_the_offsets_of_a_deleted_one_of_its_name
     directory.write_checkpoints()
     directory.delete_log("t", 0, "0" * 32)
     disk.fail(errno.ENOSPC, lambda name, path, _: name == "replace_file" and "checkpoint" in path)
-    with pytest.raises(OSError, match="name a deleted partition"):
+    with pytest.raises(OSError, match="have a deleted partition"):
         directory.create_log("t", 0, TOPIC_ID, LogConfig())
     disk.heal()
     assert directory.create_log("t", 0, TOPIC_ID, LogConfig()).log_end_offset == 0
@@ -326,6 +326,8 @@ def test_of_two_copies_of_a_partition_one_is_kept_and_the_other_removed(tmp_path
     directory.load(lambda _: LogConfig())
     kept, removed = (f"{tmp_path}/t-0.{digit * 32}-future" for digit in "12")
     assert [log.directory for log in directory.futures.values()] == [kept]
-    assert reporter.said == [("warning", "removing a second copy of a partition", {"directory": removed, "kept": kept})]
+    assert reporter.said == [
+        ("warning", "removing a second future log of a partition", {"directory": removed, "kept": kept})
+    ]
     time.advance(60_000)
     assert [path.name for path in tmp_path.glob("t-0.*")] == [Path(kept).name]

@@ -184,7 +184,7 @@ def test_a_checkpoint_that_cannot_be_written_keeps_its_content_and_the_partition
     assert not directory.write_checkpoints()
     assert directory.high_watermarks() == {("t", 0): 1}
     assert append(log, b"b").first_offset == 1
-    assert sentences.events("error") == ["could not write a checkpoint"] * 3
+    assert sentences.events("error") == ["failed to write a checkpoint"] * 3
     directory.close()
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
 
@@ -212,9 +212,7 @@ def test_a_directory_whose_marker_cannot_be_written_is_let_go_all_the_same(tmp_p
     directory.close()
     marker = f"{tmp_path}/.kafka_cleanshutdown"
     error = f"[Errno 28] No space left on device: '{marker}'"
-    assert sentences.said == [
-        ("error", "could not write the marker of a clean shutdown", {"file": marker, "error": error})
-    ]
+    assert sentences.said == [("error", "failed to write the clean shutdown file", {"file": marker, "error": error})]
     disk.heal()
     again = _directory(tmp_path, disk)
     assert values(read_all(again.logs["t", 0])) == [(0, b"kept")]

@@ -1,7 +1,7 @@
-"""Log compaction: of each key's records the last one stays (Kafka's LogCleaner).
+"""Log compaction: keep the last record of each key (Kafka's LogCleaner).
 
-`plan` decides what may be cleaned and whether that is worth it, `cleaning` does it to one log, `offset_map` knows the
-last offset of each key, `batch_filter` and `transactions` decide what becomes of a batch, `target` writes the segment
-that takes the place of others, `swap` puts it there. When a log is cleaned, and on which thread, is the broker's
-matter.
+`log_to_clean` decides which part of a log is cleaned and whether that is worth it. `cleaner` cleans one log:
+`offset_map` has the last offset of each key, `batch_filter` and `transaction_metadata` decide about each batch,
+`cleaned_segment` writes the new segment, and `segment_replacement` puts it in place of the old ones. The broker's
+LogCleaner decides when and on which thread a log is cleaned.
 """

@@ -1,9 +1,9 @@
-"""What becomes of one batch when its log is cleaned: it stays as it is, loses records, is emptied, or goes.
+"""Decide what the cleaner does with one batch: keep it, remove records, keep it without records, or remove it.
 
-Owns the rules of Kafka's Cleaner and of MemoryRecords.filterTo for batches of magic 2: superseded records go, aborted
-ones at once; tombstones, and markers whose transactions are gone, stay until the delete horizon that their batch got
-when the cleaner first met them so (KIP-534); the last batch of each active producer, and the last of what is cleaned,
-stay without records rather than not at all. No I/O.
+Owns the rules of Kafka's Cleaner and MemoryRecords.filterTo for batches of magic 2. Superseded and aborted records are
+removed immediately. Tombstones, and markers of transactions without records, stay until the delete horizon, which their
+batch gets when the cleaner first reads it (KIP-534). The last batch of each active producer, and the last batch that
+the cleaner reads, stay without records. Does no I/O.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _NONE: frozenset[int] = frozenset()
 
 
 DecompressedRecords: TypeAlias = tuple[bytes, record_filter.PartialRecords]
-"""The records of a batch, decompressed, and their outline."""
+"""The decompressed records of a batch, and their keys and positions."""
 
 
 class LastRecord(NamedTuple):
-    """Of an active producer: where its last data ends, -1 if nothing is left but its epoch."""
+    """The last data offset of an active producer, -1 if only its epoch is known."""
 
     last_data_offset: int
     producer_epoch: int
 
 
 def last_records(producers: ProducerStateManager) -> dict[int, LastRecord]:
-    """By producer id."""
+    """Return the last records of all active producers by producer id."""
     return {
         entry.producer_id: LastRecord(
             entry.batches[-1].last_offset if entry.batches else -1,
@@ -44,13 +44,13 @@ def last_records(producers: ProducerStateManager) -> dict[int, LastRecord]:
 
 
 def decompress_records(data: memoryview, header: RecordBatchHeader) -> DecompressedRecords:
-    """Look at the records of a batch."""
+    """Decompress the records of a batch; read keys and positions. Raises CorruptRecordError."""
     body = records_data(data, header)
     return body, record_filter.read_partial(body, header.count)
 
 
 class BatchFilter:
-    """For one pass over a log."""
+    """The filter of one pass over a log."""
 
     __slots__ = ("_delete_retention_ms", "_end", "_last_records", "_now_ms", "_offsets", "_transactions")
 
@@ -64,7 +64,7 @@ class BatchFilter:
         now_ms: int,
         delete_retention_ms: int,
     ) -> None:
-        """`end` is where the pass ends: the batch before it stays, so that the log does not forget its offset."""
+        """`end` is the end of the pass: the batch before it stays, so that the log keeps its offset."""
         self._offsets = offsets
         self._transactions = transactions
         self._last_records = producers
@@ -73,8 +73,8 @@ class BatchFilter:
         self._delete_retention_ms = delete_retention_ms
 
     def filter(self, data: memoryview, header: RecordBatchHeader) -> Buffer | None:
-        """What takes the place of the batch at the header's position in `data`: None if it stays as it is, no bytes if
-        it goes. Raises `CorruptRecordError`."""
+        """Return what replaces the batch at the header's position in `data`: None to keep it, no bytes to remove it.
+        Raises CorruptRecordError."""
         if header.is_control:
             return self._filter_control(data, header)
         if self._transactions.on_batch_read(header):
@@ -94,8 +94,8 @@ class BatchFilter:
     def filter_in_slices(
         self, data: memoryview, header: RecordBatchHeader, decompressed: DecompressedRecords, most: int
     ) -> Generator[bool, None, Buffer | None]:
-        """The same of a large batch of data, whose records somebody looked at already, bit by bit: about `most` records
-        between two yields, each of which says whether a codec comes next. Returns what `filter` does."""
+        """Like `filter`, for a large batch whose records are decompressed, with about `most` records between two
+        yields. Yields whether the next step compresses."""
         if self._transactions.on_batch_read(header):
             return self._empty_or_discard(header)
         body, found = decompressed
@@ -123,7 +123,7 @@ class BatchFilter:
     def _superseded(
         self, header: RecordBatchHeader, found: record_filter.PartialRecords, first: int, end: int
     ) -> list[int]:
-        """Which of the records from `first` on, before `end`, have a later one with their key."""
+        """Return the indices of the records in [first, end) whose key has a later record."""
         base, keys, deltas = header.base_offset, found.keys, found.offset_deltas
         if end - first < len(keys):
             keys, deltas = keys[first:end], deltas[first:end]
@@ -133,7 +133,7 @@ class BatchFilter:
     def _discarded(
         self, header: RecordBatchHeader, found: record_filter.PartialRecords, superseded: list[int]
     ) -> Set[int]:
-        """Which records, by index."""
+        """Return the indices of the records that are removed."""
         latest, horizon_ms = self._offsets.latest_offset, header.delete_horizon_ms
         if not superseded and not found.keyless and horizon_ms is None:
             return _NONE
@@ -141,13 +141,13 @@ class BatchFilter:
         if horizon_ms is not None and horizon_ms <= self._now_ms:
             gone.update(found.tombstones)
         if gone and header.last_offset > latest:
-            # Beyond what was looked at nothing is known.
+            # The map has no offsets beyond this one: keep those records.
             base, deltas = header.base_offset, found.offset_deltas
             gone = {at for at in gone if base + deltas[at] <= latest}
         return gone
 
     def _wants_horizon(self, header: RecordBatchHeader, found: record_filter.PartialRecords, gone: Set[int]) -> bool:
-        """Whether tombstones stay that nobody has met before."""
+        """Return whether the batch keeps tombstones and has no delete horizon yet."""
         return header.delete_horizon_ms is None and any(at not in gone for at in found.tombstones)
 
     def _filter_control(self, data: memoryview, header: RecordBatchHeader) -> Buffer | None:
@@ -169,7 +169,7 @@ class BatchFilter:
         return b""
 
     def _is_last_of_producer(self, header: RecordBatchHeader) -> bool:
-        """Who is active is recognised by its last data, with the sequence; or by a marker with its epoch."""
+        """Return whether the batch has the last sequence of an active producer, or the marker with its epoch."""
         last = self._last_records.get(header.producer_id)
         if last is None:
             return False
@@ -182,8 +182,8 @@ class BatchFilter:
 
 
 def marker_of(data: memoryview, header: RecordBatchHeader) -> bool | None:
-    """Whether a control batch says that a transaction was committed, or aborted; None if it says neither."""
-    # Only logs with transactions need the control records' messages.
+    """Return whether a control batch commits (True) or aborts (False) a transaction; None if neither."""
+    # Imported here, because only logs with transactions need these messages.
     from odradek_wire.records.control import ControlRecordType, record_type_of
 
     for record in read_records(data, header):

@@ -1,7 +1,7 @@
-"""The segment that takes the place of others: written beside them as `.cleaned`, indexes and all.
+"""A new segment that the cleaner writes beside the old ones, with the suffix `.cleaned`.
 
-Owns the files until they are whole and on the disk; `swap` gives them their names. May be used on any thread, one at a
-time: nothing of the log that is cleaned is touched.
+Owns its files until they are complete and on the disk; `segment_replacement` renames them. Any thread, one at a time,
+because it uses nothing of the log.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from odradek_wire.records.batch import Buffer, RecordBatchHeader
 
 
 class CleanedSegment:
-    """Append to it, then `finish`; or `discard` it."""
+    """A segment under construction: append batches, then `finish` or `discard` it."""
 
     def __init__(self, env: LogEnvironment, directory: str, base_offset: int, config: LogConfig) -> None:
-        """Raises `OSError`. What an earlier attempt left under the name is overwritten."""
+        """Create the log file; overwrite that of an earlier pass. Raises OSError."""
         self._disk = env.disk
         self.segment = LogSegment(
             env, directory, base_offset, size=0, created_ms=0, index_interval=config.index_interval_bytes
         )
         self.segment.reset_indexes()
         self.suffixes = [LOG]
-        """Which files there are."""
+        """The suffixes of the files that exist."""
         self._disk.write_file(self.path(LOG), b"")
         self.file: OpenFile | None = OpenFile(self._disk, self._disk.open(self.path(LOG), CREATE), self)
 
@@ -37,8 +37,7 @@ class CleanedSegment:
         return self.segment.path(suffix) + CLEANED
 
     def append(self, parts: list[Buffer], headers: list[RecordBatchHeader]) -> int:
-        """Batches one after the other; each header has its size and offsets, whatever position. How many bytes they
-        are."""
+        """Append batches; return their bytes. The headers have sizes and offsets; their positions do not matter."""
         assert self.file is not None
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         write_all(self._disk, self.file.fd, data)
@@ -49,8 +48,7 @@ class CleanedSegment:
         return len(data)
 
     def finish(self, aborted: list[AbortedTransaction]) -> None:
-        """Write the indexes, and wait until everything is on the disk: what takes a sealed segment's place must be
-        there after a crash."""
+        """Write the indexes and force all files to the disk, because a sealed segment must survive a crash."""
         assert self.file is not None
         disk = self._disk
         disk.sync(self.file.fd)
@@ -67,8 +65,8 @@ class CleanedSegment:
         self._disk.sync_file(path)
 
     def discard(self) -> None:
-        """It is not wanted any more, or somebody else took its folder away."""
+        """Remove the files, as far as they exist."""
         self.file = None
         for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
-            with suppress(OSError):  # what stays is removed at the next start
+            with suppress(OSError):  # the next start removes the others
                 self._disk.remove(self.path(suffix))

@@ -1,10 +1,10 @@
-"""One pass over one log: what is dirty is indexed, then everything up to there is written anew, segment by segment.
+"""Clean one log in one pass (Kafka's Cleaner): build the offset map of the dirty part, then rewrite segment after
+segment.
 
-Owns the order of the work, and what of it may be done where. The work itself comes in slices, so that whoever shares
-the interpreter need not wait for long. Slices that wait, for the disk or a codec, belong on another thread; the others
-hold the interpreter, wherever they run, and are best done where they need not fight for it. They touch sealed files and
-their own only. What changes the log (`swap`, `finish`) is done on the log's thread. Between two slices the owner asks
-`is_interrupted`: a truncation, a deletion or a failing disk ends the pass, and nothing is lost but work.
+The work comes in slices, so that no slice holds the interpreter for long. Slices that wait for the disk or a codec
+belong on another thread; the others compute and belong on the thread of the event loop. Slices read sealed files and
+write new ones. Only `replace_segments` and `complete` change the log, on its own thread. Between two slices the broker
+checks `is_interrupted`: a truncation, a deletion or a disk error ends the pass, and no data are lost.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SMALL_BATCH = 2048
 
 
 class CleanerConfig(NamedTuple):
-    """Of the broker: `log.cleaner.dedupe.buffer.size`, `log.cleaner.io.buffer.load.factor`,
+    """The broker's settings `log.cleaner.dedupe.buffer.size`, `log.cleaner.io.buffer.load.factor` and
     `log.cleaner.io.buffer.size`."""
 
     dedupe_buffer_bytes: int
@@ -50,14 +50,14 @@ class CleanerConfig(NamedTuple):
 
 
 class SliceDone(NamedTuple):
-    """A slice of work is done: so many bytes were read, and written."""
+    """The bytes that one slice read and wrote."""
 
     bytes_read: int
     bytes_written: int
 
 
 class SegmentReplacement(NamedTuple):
-    """A segment is ready to take the place of others: the owner calls `swap`."""
+    """A new segment for `replace_segments`."""
 
     old: Sequence[LogSegment]
     new: CleanedSegment
@@ -67,7 +67,7 @@ Slice: TypeAlias = SliceDone | SegmentReplacement
 
 
 def log_to_clean(log: Log, last_stable_offset: int, now_ms: int) -> LogToClean:
-    """What could be cleaned. Raises what a failing disk raises."""
+    """Return what could be cleaned in a log. Raises OSError or CorruptLogError, after which the log is offline."""
     facts = [
         CleanableSegment(
             segment.base_offset,
@@ -90,7 +90,7 @@ def log_to_clean(log: Log, last_stable_offset: int, now_ms: int) -> LogToClean:
 
 
 class Cleaner:
-    """From its construction to `finish` or `give_up` the log is being cleaned."""
+    """One pass over one log, from its construction to `complete` or `abort`."""
 
     def __init__(self, log: Log, to_clean: LogToClean, limits: CleanerConfig, now_ms: int) -> None:
         assert to_clean.first_dirty_offset < to_clean.first_uncleanable_offset, "nothing is dirty"
@@ -103,66 +103,67 @@ class Cleaner:
         self._end = to_clean.first_uncleanable_offset
         self._segments = list(log.segments)
         self._producers = last_records(log.producers)
-        # Also of markers behind what is cleaned: of transactions with records in it.
+        # Includes transactions with records in the cleaned part and their marker after it.
         with log.handling_disk_errors("read aborted transactions"):
             self._aborted = [each for segment in self._segments for each in segment.aborted()]
         self._interruptions = log.cleaner.interruptions
         self._offsets = OffsetMap(limits.dedupe_buffer_bytes, limits.load_factor)
         self._target: CleanedSegment | None = None
         self.bytes_read = 0
-        """As Kafka counts them: what was written anew, indexing left aside."""
+        """The bytes read to rewrite segments; like Kafka's count, without those read for the offset map."""
         self.bytes_written = 0
         self.records_read = self.records_written = 0
-        """Likewise."""
+        """The records read and written to rewrite segments."""
         self.slice_us = 100
-        """How long a slice of work may hold the interpreter, about, in microseconds; where a batch has many records,
-        some times as long. May be changed between slices."""
+        """The approximate time of a slice in microseconds; a batch with many records may take several times as long.
+        The caller may change it between slices."""
         self.waits = True
-        """Whether the next slice waits, for the disk or a codec."""
+        """Whether the next slice waits for the disk or a codec."""
         self.buffer_utilization = 0.0
-        """How much of the dedupe buffer was used, from 0 to 1."""
+        """The used share of the dedupe buffer, from 0 to 1."""
         log.cleaner.in_progress = True
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether what was planned is no longer right."""
+        """Whether a truncation or a disk error has ended this pass."""
         return self._log.failure is not None or self._log.cleaner.interruptions != self._interruptions
 
     @property
     def end_offset(self) -> int:
-        """Up to here nothing is dirty after the pass. Known once everything is indexed."""
+        """The first dirty offset after the pass. Valid once the offset map is built."""
         return self._offsets.latest_offset + 1
 
     # --- on the log's thread
 
     def replace_segments(self, replacement: SegmentReplacement) -> None:
-        """Raises `OSError`; the log is offline then."""
+        """Replace segments of the log. Raises OSError, after which the log is offline."""
         self._target = None
         replace_segments(self._log, replacement.old, replacement.new)
 
     def complete(self) -> None:
-        """Everything was done."""
+        """Set the log's first dirty offset after the last slice."""
         self._log.cleaner.in_progress = False
         self._log.cleaner.checkpoint = self.end_offset
 
     def abort(self) -> None:
-        """No more slices are asked for: the log is as it is. `discard`, on any thread, removes what was begun."""
+        """End the pass early. The caller then calls `discard`, on any thread."""
         self._log.cleaner.in_progress = False
 
     # --- on any thread
 
     def discard(self) -> None:
+        """Remove the unfinished segment."""
         target, self._target = self._target, None
         if target is not None:
             target.discard()
 
     def slices(self) -> Iterator[Slice]:
-        """The work, to be asked for step by step, on one thread at a time. Raises `OSError`, or `CorruptLogError` and
-        `CorruptRecordError` for what cannot be cleaned."""
+        """Return an iterator that does the work, one slice for each step, on one thread at a time. Raises OSError, and
+        CorruptLogError or CorruptRecordError for a log that cannot be cleaned."""
         disk = self._log.env.disk
         for name in disk.names(self._directory):
             if name.endswith(CLEANED):
-                # Left by an attempt that could not remove it; at a start it would undo a swap (`log_loader`).
+                # An earlier pass could not remove it. At a start it would undo a replacement (`log_loader`).
                 disk.remove(f"{self._directory}/{name}")
         yield from self._index()
         self.waits = True
@@ -194,7 +195,7 @@ class Cleaner:
             yield SliceDone(0, 0)
 
     def _index_size(self, segment: LogSegment) -> int:
-        """Of the larger one; a segment whose index files are still to be written has none."""
+        """Return the size of the larger index file; 0 without index files."""
         disk, size = self._log.env.disk, 0
         for suffix in (INDEX, TIME_INDEX):
             try:
@@ -203,10 +204,10 @@ class Cleaner:
                 continue
         return size
 
-    # --- indexing
+    # --- building the offset map
 
     def _index(self) -> Iterator[Slice]:
-        """The last offset of each key, from the first dirty offset on, as far as there is room."""
+        """Build the offset map from the first dirty offset on, until it is full."""
         first, disk = self._first_dirty_offset, self._log.env.disk
         transactions = CleanedTransactionMetadata(each for each in self._aborted if each.last_offset >= first)
         for at, segment in enumerate(self._segments[:-1]):
@@ -235,13 +236,13 @@ class Cleaner:
                         cost = size = 0
                 self.waits = True
                 yield SliceDone(size, 0)
-            # What is missing before the next segment was cleaned away.
+            # An earlier cleaning removed any offsets up to the next segment.
             self._offsets.latest_offset = next_base - 1
 
     def _index_batch(
         self, data: memoryview, header: RecordBatchHeader, transactions: CleanedTransactionMetadata
     ) -> bool:
-        """Whether there was room for all of it."""
+        """Add a batch to the offset map; return whether there was room for all its keys."""
         if header.is_control:
             transactions.on_control_batch_read(header, marker_of(data, header))
         elif not transactions.on_batch_read(header):
@@ -255,7 +256,7 @@ class Cleaner:
     def _index_large(
         self, data: memoryview, header: RecordBatchHeader, transactions: CleanedTransactionMetadata
     ) -> Generator[Slice, None, bool]:
-        """The same of a large batch, bit by bit."""
+        """Like `_index_batch`, for a large batch in slices."""
         if not transactions.on_batch_read(header):
             check_crc(data, header)
             _, found = yield from self._decompress_records(data, header)
@@ -268,7 +269,7 @@ class Cleaner:
         return True
 
     def _put(self, base_offset: int, keys: Sequence[bytes | None], deltas: Sequence[int]) -> bool:
-        """Whether there was room for all of these records."""
+        """Add records to the offset map; return whether there was room for all of them."""
         first, offsets = self._first_dirty_offset, [base_offset + delta for delta in deltas]
         if None in keys or base_offset < first:
             wanted = [at for at, key in enumerate(keys) if key is not None and offsets[at] >= first]
@@ -279,7 +280,7 @@ class Cleaner:
             self._offsets.latest_offset = offsets[-1]
         return True
 
-    # --- writing anew
+    # --- rewriting
 
     def _rewrite(self, source: LogSegment, target: CleanedSegment, batches: BatchFilter) -> Iterator[Slice]:
         written = 0
@@ -288,7 +289,7 @@ class Cleaner:
             yield SliceDone(0, written)
             kept: list[RecordBatchHeader] = []
             parts: list[Buffer] = []
-            # Where those begin that stay as they are, and for which there is no part yet.
+            # The position of the first unchanged batch that is not in `parts` yet.
             as_it_is = cost = size = 0
             for header in chunk:
                 outcome = yield from self._filter(chunk.data, header, batches)
@@ -313,7 +314,7 @@ class Cleaner:
             yield SliceDone(size, 0)
             if chunk.end > as_it_is:
                 parts.append(chunk.data[as_it_is : chunk.end])
-            # And the next piece is read, all at once: going from thread to thread is what requests feel.
+            # The same slice reads the next chunk: each change of threads delays requests.
             written = target.append(parts, kept) if parts else 0
             self.bytes_written += written
             self.records_written += sum(header.count for header in kept)
@@ -322,7 +323,7 @@ class Cleaner:
     def _filter(
         self, data: memoryview, header: RecordBatchHeader, batches: BatchFilter
     ) -> Generator[Slice, None, Buffer | None]:
-        """As `BatchFilter.filter`."""
+        """Filter one batch, a large one in slices."""
         if not self._is_large(header):
             return batches.filter(data, header)
         work = batches.filter_in_slices(
@@ -343,7 +344,7 @@ class Cleaner:
     def _decompress_records(
         self, data: memoryview, header: RecordBatchHeader
     ) -> Generator[Slice, None, DecompressedRecords]:
-        """Look at a large batch, bit by bit."""
+        """Decompress a large batch in slices."""
         if header.is_compressed:
             self.waits = True
             yield SliceDone(0, 0)
@@ -357,12 +358,12 @@ class Cleaner:
         return body, found
 
     def _is_large(self, header: RecordBatchHeader) -> bool:
-        """Too large to be dealt with in one slice."""
+        """Return whether a batch is too large for one slice."""
         if header.is_control:
             return False
         return header.count > self.slice_us or (header.is_compressed and header.size_in_bytes > _SMALL_BATCH)
 
 
 def _cost(header: RecordBatchHeader) -> int:
-    """In microseconds, about."""
+    """Return the approximate cost of a batch in microseconds."""
     return 6 + header.count + (header.size_in_bytes >> 12)

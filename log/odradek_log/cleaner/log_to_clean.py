@@ -1,5 +1,6 @@
-"""How much of a log may be cleaned, whether that is worth it, and which segments become one (LogCleanerManager,
-Cleaner.groupSegmentsBySize). Pure decisions over what the log tells."""
+"""Decide how much of a log can be cleaned, whether that is worth it, and which segments become one (LogCleanerManager,
+Cleaner.groupSegmentsBySize). Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ _NEVER_MS = 1 << 62
 
 
 class CleanableSegment(NamedTuple):
-    """Timestamps are asked for only where they decide, since they may have to be read: the largest one, and that of the
-    first batch; neither is positive where there is none."""
+    """A segment. The functions return the largest timestamp and that of the first batch, not positive without one; they
+    may read the disk, so that they are called only if needed."""
 
     base_offset: int
     size: int
@@ -23,15 +24,15 @@ class CleanableSegment(NamedTuple):
 
 
 class LogToClean(NamedTuple):
-    """Of one log; offsets are exclusive ends."""
+    """The part of a log that can be cleaned (LogToClean)."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
-    """The beginning of a segment."""
+    """The base offset of a segment."""
     clean_bytes: int
     cleanable_bytes: int
     need_compaction_now: bool
-    """Whether something waits for longer than `max.compaction.lag.ms`."""
+    """Whether a record has been dirty for longer than `max.compaction.lag.ms`."""
 
     @property
     def cleanable_ratio(self) -> float:
@@ -54,8 +55,8 @@ def choose_cleanable(
     last_stable_offset: int,
     now_ms: int,
 ) -> LogToClean:
-    """`log_segments` are all of the log, the last one active. A checkpoint outside the log means nothing: everything is
-    dirty then."""
+    """Return what can be cleaned. `segments` are all segments of the log, the last one active. With a checkpoint
+    outside the log, everything is dirty."""
     if checkpoint is None or not log_start_offset <= checkpoint <= log_end_offset:
         checkpoint = log_start_offset
     active = segments[-1]
@@ -66,7 +67,7 @@ def choose_cleanable(
         recent = next((each.base_offset for each in dirty if each.largest_timestamp() > limit), uncleanable)
         uncleanable = min(uncleanable, recent)
     uncleanable = max(checkpoint, uncleanable)
-    # Whole segments only: the one in which the uncleanable part begins is left alone.
+    # Only whole segments, without the one in which the uncleanable part begins.
     end = next((each.base_offset for each in _sealed_from(segments, uncleanable)), active.base_offset)
     clean = sum(each.size for each in segments if each.base_offset < checkpoint)
     begin = min(checkpoint, end)
@@ -75,8 +76,8 @@ def choose_cleanable(
 
 
 def group_segments(segments: Sequence[tuple[int, int, int]], config: LogConfig, end: int) -> list[int]:
-    """How many of the segments, each (base offset, bytes, bytes of its larger index), become one, again and again, so
-    that segments do not dwindle. `end` is where the last one ends."""
+    """Return how many neighbouring segments become one, for each new segment. Each segment is (base offset, size, size
+    of its larger index); `end` is the end of the last one."""
     counts: list[int] = []
     at = 0
     while at < len(segments):
@@ -97,7 +98,7 @@ def group_segments(segments: Sequence[tuple[int, int, int]], config: LogConfig, 
 
 
 def _sealed_from(segments: Sequence[CleanableSegment], offset: int) -> Sequence[CleanableSegment]:
-    """From the one that holds `offset` on, without the active one."""
+    """Return the segments from the one with `offset` on, without the active one."""
     if offset > segments[-1].base_offset:
         return ()
     first = max((at for at, each in enumerate(segments) if each.base_offset <= offset), default=0)

@@ -1,7 +1,8 @@
-"""The last offset of each key in the part of a log that is about to be cleaned, in bounded memory (SkimpyOffsetMap).
+"""The last offset of each key in the dirty part of a log, in bounded memory (Kafka's OffsetMap).
 
-Kafka's map keeps a hash of each key in 24 bytes. Here short keys are kept as they are, and an entry takes what a dict
-takes for it: fewer keys fit into `log.cleaner.dedupe.buffer.size`, and a log with more of them takes more passes.
+Kafka's SkimpyOffsetMap has a hash of each key, in 24 bytes. This map has short keys themselves, in a dict, whose
+entries take more memory: fewer keys fit into `log.cleaner.dedupe.buffer.size`, so that a log with many keys takes more
+passes.
 """
 
 from __future__ import annotations
@@ -10,29 +11,30 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 BYTES_PER_ENTRY = 192
-"""A dict's slot, the key and the offset as objects, and room for a dict that has just grown (measured: 120 to 190)."""
+"""The memory of a dict slot, the key, the offset, and the spare room of a dict that has just grown (measured: 120 to
+190)."""
 _KEYS_OF_A_SHARD = 8192
-"""A dict that grows copies itself in one go: with twice as many keys that takes half a millisecond."""
+"""A dict that grows copies itself in one step, which takes half a millisecond with twice as many keys."""
 _LONGEST_KEPT = 24
 _DIGEST_SIZE = 25
-"""Longer than any key that is kept, so that no digest is taken for a key."""
+"""Longer than any key in the map, so that no digest equals a key."""
 
 
 class OffsetMap:
-    """Of one pass."""
+    """The offset map of one pass."""
 
     __slots__ = ("_at_most", "_capacity", "_mask", "_shards", "latest_offset")
 
     def __init__(self, memory_bytes: int, load_factor: float) -> None:
-        """At most as many keys as fit into the share `load_factor` of `memory_bytes`, but one at least."""
+        """The map has room for the keys that fit into the share `load_factor` of `memory_bytes`, at least one."""
         self._capacity = max(int(memory_bytes // BYTES_PER_ENTRY * load_factor), 1)
         shards = 1 << (self._capacity // _KEYS_OF_A_SHARD).bit_length()
         self._shards: list[dict[bytes, int]] = [{} for _ in range(shards)]
         self._mask = shards - 1
         self._at_most = 0
-        """There are no more keys than so many."""
+        """An upper bound of the number of keys."""
         self.latest_offset = -1
-        """Up to this offset everything is in the map."""
+        """The map has all keys up to this offset."""
 
     def __len__(self) -> int:
         return sum(map(len, self._shards))
@@ -42,7 +44,7 @@ class OffsetMap:
         return len(self) / self._capacity
 
     def put(self, keys: Sequence[bytes], offsets: Sequence[int]) -> bool:
-        """Note the offsets, ascending, of as many records as there is room for; False if that were not all."""
+        """Add records by ascending offset while there is room; return whether all were added."""
         shards, mask = self._shards, self._mask
         if self._at_most + len(keys) > self._capacity:
             self._at_most = len(self)
@@ -53,7 +55,7 @@ class OffsetMap:
                 shards[hash(kept) & mask][kept] = offset
             return True
         for key, offset in zip(keys, offsets, strict=True):
-            # As Kafka: who meets a full map goes no further, though the key may be in it.
+            # Like Kafka, stop at a full map even if the key is in it.
             if self._at_most >= self._capacity:
                 return False
             kept = key if len(key) <= _LONGEST_KEPT else _digest(key)
@@ -64,8 +66,8 @@ class OffsetMap:
         return True
 
     def forget(self, count: int) -> bool:
-        """Give back the memory of so many keys; False when none is left. A large map that goes at once holds the
-        interpreter for as long as it takes."""
+        """Free the memory of `count` keys; return False if none is left. Freeing a large map in one step would hold the
+        interpreter for too long."""
         shards = self._shards
         while shards and count > 0:
             shard = shards[-1]
@@ -77,7 +79,7 @@ class OffsetMap:
         return bool(shards)
 
     def superseded(self, keys: Sequence[bytes | None], offsets: Sequence[int]) -> list[int]:
-        """Which of these records, by index, have a later one with their key."""
+        """Return the indices of the records whose key has a later record."""
         shards, mask = self._shards, self._mask
         found = []
         for at, key in enumerate(keys):
@@ -89,5 +91,5 @@ class OffsetMap:
 
 
 def _digest(key: bytes) -> bytes:
-    """Of a long key: the map's memory does not depend on their length."""
+    """Return the digest of a long key, so that the memory does not depend on the length of keys."""
     return blake2b(key, digest_size=_DIGEST_SIZE).digest()

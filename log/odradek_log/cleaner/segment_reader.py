@@ -1,4 +1,4 @@
-"""A sealed segment's log file, read once from its beginning to its end, in pieces of whole batches."""
+"""Read the log file of a sealed segment once, from beginning to end, in chunks of whole batches."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from odradek_wire.records.batch import HEADER_SIZE, RecordBatchHeader, entry_siz
 
 
 class SegmentChunk:
-    """The headers of the whole batches in it are read as they are asked for."""
+    """Some bytes of a segment; iterate over it for the headers of its whole batches."""
 
     def __init__(self, data: memoryview) -> None:
         self.data = data
         self.end = 0
-        """Where the last batch that was asked for ends."""
+        """The end of the last batch that the iteration has returned."""
 
     def __iter__(self) -> Iterator[RecordBatchHeader]:
         for header in iterate(self.data, allow_partial=True):
@@ -27,8 +27,8 @@ class SegmentChunk:
 
 
 def read_chunks(disk: Disk, segment: LogSegment, size: int) -> Iterator[SegmentChunk]:
-    """Of about `size` bytes, more where a batch is larger. Each is read when it is asked for, behind what was asked for
-    of the one before. Raises `OSError`, `CorruptLogError`."""
+    """Yield chunks of about `size` bytes, more for a larger batch. Each chunk begins after the last batch that the
+    caller took from the chunk before. Raises OSError and CorruptLogError."""
     if not segment.size:
         return
     file = OpenFile(disk, disk.open(segment.path(LOG), READ), _NO_HOLDER)
@@ -44,11 +44,11 @@ def read_chunks(disk: Disk, segment: LogSegment, size: int) -> Iterator[SegmentC
         elif first is None or first > segment.size - position:
             raise CorruptLogError(f"{segment.path(LOG)}: no batch at position {position}")
         else:
-            wanted = first  # and so many for the rest of the segment: the next ones may be as large
+            wanted = first  # for the rest of the segment, whose batches may be as large
 
 
 class _NoHolder:
-    """A file that is read from once is held by nobody who would lose it."""
+    """The holder of a file that is outside `OpenFiles` and cannot be evicted."""
 
     file: OpenFile | None = None
 

@@ -1,8 +1,7 @@
-"""A cleaned segment takes the place of those it was made of, so that a crash at any point leaves either (LocalLog's
-replaceSegments; what a crash leaves, `log_loader` finishes or undoes).
+"""Replace segments of a log by a cleaned one, safely for a crash at any point (LocalLog.replaceSegments).
 
-`.cleaned` becomes `.swap`: from here on the new segment counts. The old files become `.deleted`, `.swap` loses its
-suffix. Who is reading an old file has it open and goes on.
+Renames `.cleaned` to `.swap`: from here on the new segment is valid. Then renames the old files to `.deleted`, and
+removes the suffix `.swap`. `log_loader` completes or undoes what a crash leaves. Readers keep an old file open.
 """
 
 from __future__ import annotations
@@ -16,10 +15,11 @@ from odradek_log.log_segment import LogSegment
 
 
 def replace_segments(log: Log, old: Sequence[LogSegment], new: CleanedSegment) -> None:
-    """On the log's thread, in one step. Raises `OSError`; the log is offline then, and whole after the next start."""
+    """Replace segments, on the thread of the log. Raises OSError, after which the log is offline and valid at the next
+    start."""
     segment = new.segment
     paths = [segment.path(suffix) for suffix in new.suffixes]
-    with log.handling_disk_errors("swap in a cleaned segment"):
+    with log.handling_disk_errors("replace segments"):
         for path in paths:
             log.env.disk.rename(path + CLEANED, path + SWAP)
         deleted = log.segments.replace(old, segment)

@@ -1,8 +1,6 @@
-"""Which batches belong to aborted transactions, and which markers have nothing left to end
-(CleanedTransactionMetadata).
+"""Which batches belong to aborted transactions, and which markers the cleaner can remove (CleanedTransactionMetadata).
 
-The cleaner never reads beyond the last stable offset, so that the fate of whatever it meets is known from the
-transaction indexes.
+The cleaner reads nothing above the last stable offset, so that the transaction indexes have every aborted transaction.
 """
 
 from __future__ import annotations
@@ -22,20 +20,20 @@ class _Aborted:
 
 
 class CleanedTransactionMetadata:
-    """Is told of every batch, in order."""
+    """The state of transactions during one pass, which reads every batch in order."""
 
     __slots__ = ("_aborted", "_committed", "_not_begun", "_with_marker")
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """`aborted` are all that have records or their marker in what is read."""
-        # The next one to begin is last.
+        """`aborted` has all aborted transactions with records or their marker in the batches that are read."""
+        # Descending, so that the next one to begin is last.
         self._not_begun = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
         self._aborted: dict[int, _Aborted] = {}
         self._committed: set[int] = set()
         self._with_marker: list[AbortedTransaction] = []
 
     def on_batch_read(self, header: RecordBatchHeader) -> bool:
-        """A batch of data: whether it belongs to an aborted transaction, and its records may go at once."""
+        """Return whether a data batch belongs to an aborted transaction, so that its records can be removed."""
         if self._not_begun:
             self._begin(header.last_offset)
         if not header.is_transactional:
@@ -48,8 +46,8 @@ class CleanedTransactionMetadata:
         return True
 
     def on_control_batch_read(self, header: RecordBatchHeader, commit: bool | None) -> bool:
-        """A control batch with a marker (`commit` None: without a record, or with one of another kind, which is told by
-        its count): whether no batch of the transaction that it ends is left."""
+        """Return whether a control batch can be removed, because no batch of its transaction is left. `commit` is that
+        of the marker, None without one."""
         self._begin(header.last_offset)
         if commit is None:
             return header.count == 0
@@ -65,7 +63,7 @@ class CleanedTransactionMetadata:
         return False
 
     def take_aborted_with_marker(self) -> list[AbortedTransaction]:
-        """The aborted transactions, since this was asked last, whose markers stay: the new segment's index."""
+        """Return, and clear, the aborted transactions whose markers stay, for the index of the new segment."""
         kept, self._with_marker = self._with_marker, []
         return kept
 
