@@ -1,7 +1,7 @@
 """`python -m bench [ROW …]`: measure, print the table as Markdown, and write it to bench/results.md.
 
-`--quick` runs everything once with tiny sizes, to see that it works; it and runs of single rows write no file.
-PEER=name=host:port in the environment adds a broker that is running already (several: separated by commas).
+`--quick` runs everything once with tiny sizes, to check that it works. Runs with `--quick` or of single rows write no
+file. PEER=name=host:port[,name=host:port …] in the environment adds brokers that are running already.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import time
 import traceback
 from pathlib import Path
 
-from bench.line import Line
 from bench.machine import description
-from bench.rows import NAMES, lines_of
+from bench.measurement import Measurement
+from bench.rows import NAMES, measurements_of
 from bench.session import Session
 from bench.table import markdown, verdict
 
@@ -28,26 +28,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(NAMES)}; default: all")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--runs", type=int, default=5, help="how often each broker has its turn, at most; default: 5")
-    parser.add_argument(
-        "--output", type=Path, help="write the table here too; default: bench/results.md for a whole run"
-    )
+    parser.add_argument("--runs", type=int, default=5, help="the largest number of runs per broker; default: 5")
+    parser.add_argument("--output", type=Path, help="a file for the table; default: bench/results.md if all rows run")
     options = parser.parse_args()
     unknown = sorted(set(options.rows) - set(NAMES))
     if unknown:
-        parser.error(f"no such row: {', '.join(unknown)}; there are {', '.join(NAMES)}")
+        parser.error(f"unknown rows: {', '.join(unknown)}; the rows are {', '.join(NAMES)}")
     _raise_file_limit()
     command = "PEER=… " * ("PEER" in os.environ) + " ".join(["make bench", *sys.argv[1:]])
     machine = description(command, options.runs)
     with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
         session = Session(Path(folder), _peers(os.environ.get("PEER", "")), quick=options.quick, runs=options.runs)
         try:
-            lines, failed = _measure(session, options.rows or NAMES)
+            measurements, failed = _measure(session, options.rows or NAMES)
         finally:
             session.close()
-    text = f"{markdown(lines)}\n{machine}"
+    text = f"{markdown(measurements)}\n{machine}"
     if failed:
-        text += f"\nNot measured, because they failed or the run was ended: {', '.join(failed)}.\n"
+        text += f"\nRows without figures, because they failed or the run was interrupted: {', '.join(failed)}.\n"
     print(text)
     output = options.output or (None if options.quick or options.rows else _RESULTS)
     if output:
@@ -55,17 +53,17 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _measure(session: Session, rows: list[str] | tuple[str, ...]) -> tuple[list[Line], list[str]]:
-    """The lines, and the rows that failed or were cut short by Ctrl-C: what others have measured is not lost."""
-    lines: list[Line] = []
+def _measure(session: Session, rows: list[str] | tuple[str, ...]) -> tuple[list[Measurement], list[str]]:
+    """Return the measurements, and the rows that failed or that Ctrl-C interrupted."""
+    measurements: list[Measurement] = []
     failed: list[str] = []
     for row in rows:
         begun = time.monotonic()
         session.say(row)
         try:
-            for line in lines_of(row)(session):
-                lines.append(line)
-                session.say(_progress(line))
+            for measurement in measurements_of(row)(session):
+                measurements.append(measurement)
+                session.say(_progress(measurement))
         except KeyboardInterrupt:
             failed += rows[rows.index(row) :]
             break
@@ -73,13 +71,13 @@ def _measure(session: Session, rows: list[str] | tuple[str, ...]) -> tuple[list[
             traceback.print_exc()
             failed.append(row)
         session.say(f"{row} took {time.monotonic() - begun:.0f} s")
-    return lines, failed
+    return measurements, failed
 
 
-def _progress(line: Line) -> str:
-    figures = ", ".join(f"{column} {figure:.4g}" for column, figure in line.figures.items())
-    verdicts = " ".join(verdict(target, line.figures) for target in line.targets)
-    return f"  {line.work}: {figures} {line.unit} {verdicts} {line.note}"
+def _progress(measurement: Measurement) -> str:
+    figures = ", ".join(f"{column} {figure:.4g}" for column, figure in measurement.figures.items())
+    verdicts = " ".join(verdict(target, measurement.figures) for target in measurement.targets)
+    return f"  {measurement.work}: {figures} {measurement.unit} {verdicts} {measurement.note}"
 
 
 def _peers(text: str) -> dict[str, str]:
@@ -87,13 +85,13 @@ def _peers(text: str) -> dict[str, str]:
     for entry in filter(None, text.split(",")):
         name, separator, address = entry.partition("=")
         if not separator:
-            raise SystemExit(f"PEER={entry}: name=host:port is wanted")
+            raise SystemExit(f"PEER={entry} is not of the form name=host:port")
         peers[name] = address
     return peers
 
 
 def _raise_file_limit() -> None:
-    """Thousands of connections are as many files, here and in the servers, which inherit the limit."""
+    """Allow thousands of connections, here and in the servers, which inherit the limit of open files."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 

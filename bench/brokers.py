@@ -1,6 +1,6 @@
-"""The brokers that are measured: Odradek from its command line, Apache Kafka from its jars, and whoever runs.
+"""The brokers under measurement: Odradek from its command line, Apache Kafka from its jars, and running peers.
 
-Owns how they are started and stopped. Nothing is pinned to a processor.
+Starts and stops them, without pinning them to a processor.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from typing import Protocol
 from odradek_peers import ApacheKafka
 from odradek_peers.processes import free_ports
 
-from bench.line import KAFKA, ODRADEK
+from bench.measurement import KAFKA, ODRADEK
 from bench.process import listening_on
 from bench.ready import wait_for_metadata
 from odradek.client.client import parse_address
 
 _HOST = "127.0.0.1"
-# What Kafka's own kafka-server-start.sh and kafka-run-class.sh give the server's JVM.
+# The options of kafka-server-start.sh and kafka-run-class.sh.
 KAFKA_HEAP = "1G"
 KAFKA_JVM = (
     "-Xms1G", "-server", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent", "-XX:MaxInlineLevel=15",
 )  # fmt: skip
-# Kafka keeps what was deleted for a minute, Odradek does not wait: with this the page cache is as free in every turn.
+# Kafka keeps deleted segments for a minute, Odradek does not. Without this setting, they would fill the page cache.
 KAFKA_CONFIG = {"log.segment.delete.delay.ms": "200"}
 
 
 class Broker(Protocol):
-    """One that answers at `address` between `start` and `stop`, on data that it keeps until `close`."""
+    """A broker that serves `address` between `start` and `stop`, and keeps its data until `close`."""
 
     name: str
 
@@ -43,10 +43,10 @@ class Broker(Protocol):
 
     @property
     def pid(self) -> int | None:
-        """None: its processor time and memory cannot be seen."""
+        """The process id, None if the process is not visible."""
 
     def start(self) -> float:
-        """Seconds from the command to the first answered Metadata."""
+        """Start the broker. Return the seconds from the command to its first Metadata response."""
 
     def stop(self) -> None: ...
 
@@ -54,7 +54,7 @@ class Broker(Protocol):
 
 
 class Odradek:
-    """`odradek up --data FOLDER`, with several brokers on ports one after another, or with other arguments."""
+    """`odradek up --data FOLDER`; several brokers have consecutive ports."""
 
     name = ODRADEK
 
@@ -104,7 +104,7 @@ class Odradek:
             self._process = None
 
     def kill(self) -> None:
-        """kill -9."""
+        """Send SIGKILL."""
         if self._process:
             self._process.kill()
             self._process.wait()
@@ -116,7 +116,7 @@ class Odradek:
 
 
 class Kafka:
-    """Kafka's server with its own scripts' JVM options, one node in KRaft mode."""
+    """One node of Apache Kafka in KRaft mode, with the JVM options of Kafka's scripts."""
 
     name = KAFKA
 
@@ -133,7 +133,7 @@ class Kafka:
         return self._kafka.pid
 
     def start(self) -> float:
-        """An empty folder is formatted and the server started once before, so that what is timed is the server."""
+        """Format an empty folder and start the server once before the timed start."""
         if not self._kafka.data_directory.exists():
             self._kafka.start()
             self._kafka.stop()
@@ -150,7 +150,7 @@ class Kafka:
 
 
 class Peer:
-    """`PEER=name=host:port`: a broker that is not ours to start or to stop."""
+    """`PEER=name=host:port`: a running broker, which the bench neither starts nor stops."""
 
     def __init__(self, name: str, address: str) -> None:
         self.name = name
@@ -166,14 +166,14 @@ class Peer:
         return time.perf_counter() - begun
 
     def stop(self) -> None:
-        """Left as it is."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Left as it is."""
+        """Do nothing."""
 
 
 def _free_ports_in_a_row(count: int) -> int:
-    """The first of so many ports that were free a moment ago."""
+    """Return the first of `count` consecutive free ports."""
     while True:
         (first,) = free_ports(1)
         with suppress(OSError), ExitStack() as held:

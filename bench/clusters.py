@@ -1,6 +1,6 @@
-"""Clusters of three brokers that are measured: Odradek in three processes and in one, Apache Kafka in three.
+"""Clusters of three brokers under measurement: Odradek in three processes and in one, Apache Kafka in three.
 
-Owns how they and their brokers are started, stopped and killed. Nothing is pinned to a processor.
+Starts, stops and kills their brokers, without pinning them to a processor.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Protocol
 from odradek_peers import KafkaCluster, ZooKeeperServer
 
 from bench.brokers import KAFKA_CONFIG, KAFKA_HEAP, KAFKA_JVM, Odradek
-from bench.line import KAFKA, ODRADEK
+from bench.measurement import KAFKA, ODRADEK
 from bench.process import listening_on
 from bench.ready import wait_for_metadata
 from bench.session import Session
@@ -24,12 +24,12 @@ from odradek.client.client import parse_address
 
 BROKERS = 3
 ONE_PROCESS = "Odradek in one process"
-# Kafka's default of broker.session.timeout.ms: after it a broker that is silent is dead.
+# Kafka's default of broker.session.timeout.ms.
 _SESSION_TIMEOUT_MS = 9000
 
 
 class Brokers(Protocol):
-    """Three that are one cluster, with the ids 0, 1 and 2, on data that they keep until `close`."""
+    """A cluster of brokers 0, 1 and 2, which keep their data until `close`."""
 
     name: str
 
@@ -49,15 +49,15 @@ class Brokers(Protocol):
 
 
 class OdradekProcesses:
-    """Three of `odradek up --zookeeper`, and the ZooKeeper that keeps their cluster: its processor time and memory are
-    theirs, and it forces what it writes to disk as Kafka's controllers do."""
+    """Three processes of `odradek up --zookeeper`. The processor time and memory of their ZooKeeper, which syncs its
+    writes as Kafka's controllers do, count as theirs."""
 
     name = ODRADEK
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._zookeeper = ZooKeeperServer(directory=folder / "zookeeper", forced=True)
-        self._members = [
+        self._processes = [
             Odradek(
                 folder / str(broker),
                 f"--zookeeper={self._zookeeper.connect_string}/bench",
@@ -69,28 +69,28 @@ class OdradekProcesses:
 
     @property
     def addresses(self) -> list[str]:
-        return [member.address for member in self._members]
+        return [process.address for process in self._processes]
 
     @property
     def pids(self) -> list[int]:
-        return [pid for pid in (self._zookeeper.pid, *(member.pid for member in self._members)) if pid is not None]
+        return [pid for pid in (self._zookeeper.pid, *(process.pid for process in self._processes)) if pid is not None]
 
     def start(self, broker: int | None = None) -> None:
         if self._zookeeper.pid is None:
             self._zookeeper.start()
-        for member in self._members if broker is None else [self._members[broker]]:
-            member.start()
-        running = [member for member in self._members if member.pid is not None]
-        for member in running:
-            wait_for_metadata(parse_address(member.address), brokers=len(running))
+        for process in self._processes if broker is None else [self._processes[broker]]:
+            process.start()
+        running = [process for process in self._processes if process.pid is not None]
+        for process in running:
+            wait_for_metadata(parse_address(process.address), brokers=len(running))
 
     def stop(self, broker: int | None = None) -> None:
-        for member in self._members if broker is None else [self._members[broker]]:
-            member.stop()
+        for process in self._processes if broker is None else [self._processes[broker]]:
+            process.stop()
 
     def kill(self, broker: int | None = None) -> None:
-        for member in self._members if broker is None else [self._members[broker]]:
-            member.kill()
+        for process in self._processes if broker is None else [self._processes[broker]]:
+            process.kill()
 
     def close(self) -> None:
         self.kill()
@@ -99,7 +99,7 @@ class OdradekProcesses:
 
 
 class OdradekCluster:
-    """`Cluster(brokers=3, process=True)`: one process, whose brokers can be killed one by one."""
+    """`Cluster(brokers=3, process=True)`: one process; each broker can be killed."""
 
     name = ONE_PROCESS
 
@@ -131,7 +131,7 @@ class OdradekCluster:
 
 
 class KafkaProcesses:
-    """Three nodes in KRaft mode, each broker and controller, with the JVM options of Kafka's own scripts."""
+    """Three nodes in combined KRaft mode, with the JVM options of Kafka's scripts."""
 
     name = KAFKA
 
@@ -165,7 +165,7 @@ class KafkaProcesses:
 
 @contextmanager
 def clusters(session: Session, *kinds: Callable[[Path], Brokers]) -> Iterator[list[Brokers]]:
-    """One of each kind, on new data, that nobody has started yet; ended and their data deleted at the end."""
+    """Make a cluster of each kind without starting it; the end of the block kills them and deletes their data."""
     folder = session.new_folder()
     made = [kind(folder / str(number)) for number, kind in enumerate(kinds)]
     try:
@@ -176,7 +176,8 @@ def clusters(session: Session, *kinds: Callable[[Path], Brokers]) -> Iterator[li
 
 
 def from_command_line(session: Session) -> tuple[float, Odradek]:
-    """`odradek up --brokers 3`, and the seconds to the first Metadata that names all of them. Stop it with `close`."""
+    """Start `odradek up --brokers 3`. Return the seconds to Metadata with all brokers, and the program; the caller must
+    `close` it."""
     program = Odradek(session.new_folder(), brokers=BROKERS)
     begun = time.perf_counter()
     program.start()

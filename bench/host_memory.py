@@ -1,8 +1,7 @@
-"""Memory that the machine has at hand, not its host.
+"""Free memory that the virtual machine has already taken from its host.
 
-A virtual machine gives free memory back to its host after a few seconds, and every page that is written for the first
-time after that is fetched from there: writing a file was seen to cost five times as much processor time then. Whose
-turn it is must not decide whether the page cache grows into such pages.
+A virtual machine returns free memory to its host after a few seconds. The first write to such a page is slow: writing a
+file took five times the processor time. Each run must find the same memory, so the bench touches it before each run.
 """
 
 from __future__ import annotations
@@ -22,6 +21,6 @@ for position in range(0, len(memory), mmap.PAGESIZE):
 
 
 def take_from_host() -> None:
-    """Write to a few GB, at most a quarter of what is free, and give them back to the machine."""
+    """Write to 3 GiB, at most a quarter of the free memory, and free it again."""
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     subprocess.run([sys.executable, "-c", _TOUCH, str(min(_BYTES_MAX, free // 4))], check=True)

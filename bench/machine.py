@@ -1,4 +1,4 @@
-"""Where and when a table was measured."""
+"""The machine and the time of a measurement."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 
 
 def description(command: str, runs: int) -> str:
-    """A few lines of Markdown; to be asked for before the work, so that the load is what others put on the machine."""
+    """Describe the run in Markdown. Call it before the work, so that the load is that of other programs."""
     now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     clients = f"confluent-kafka {version('confluent-kafka')}"
     return (
         f"Measured {now} at commit {_commit()} with `{command}`: {os.cpu_count()} processors ({_processor()}),"
         f" {memory:.0f} GiB, load before {os.getloadavg()[0]:.1f}, {platform.system()} {platform.release()},"
-        f" Python {platform.python_version()}, {clients}, {_java()}. Brokers in turn, medians of {runs} (at most 3"
-        " for memory, topics and many connections), 3 partitions; the client runs on the same processors."
-        " Ratio: Odradek ÷ the other.\n"
+        f" Python {platform.python_version()}, {clients}, {_java()}. The brokers take turns; a figure"
+        f" is the median of {runs} runs (at most 3 for memory, topics and many connections). Topics have 3"
+        " partitions; the client shares the processors. Ratio: Odradek ÷ the other column.\n"
     )
 
 

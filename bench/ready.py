@@ -1,4 +1,4 @@
-"""The moment of a broker's first answer to Metadata, and of its whole metadata: asked for every two milliseconds."""
+"""The moment of a broker's first or complete Metadata response, polled every two milliseconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VERSION = 4
 
 
 def framed(request: Message, version: int) -> bytes:
-    """A request as it goes over the wire."""
+    """Return the request's frame with its length."""
     frame = encode_request(request, version, 1, "bench")
     return struct.pack(">i", len(frame)) + frame
 
@@ -32,11 +32,11 @@ def wait_for_metadata(
     timeout_s: float = 120.0,
     alive: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Return when Metadata names so many brokers, and so many topics with a leader for every partition."""
+    """Wait until Metadata names `brokers` brokers, and `topics` topics with a leader for every partition."""
     deadline = time.monotonic() + timeout_s
     while not _complete(address, topics, brokers):
         if not alive() or time.monotonic() > deadline:
-            raise TimeoutError(f"{address[0]}:{address[1]} does not answer with {topics} topics")
+            raise TimeoutError(f"{address[0]}:{address[1]}: no Metadata with {brokers} brokers and {topics} topics")
         time.sleep(_PAUSE_S)
 
 
@@ -54,7 +54,7 @@ def _complete(address: tuple[str, int], topics: int, brokers: int) -> bool:
 
 
 def ask(address: tuple[str, int], frame: bytes) -> bytes:
-    """The answer to one request on a connection of its own, without its length."""
+    """Send one request on a new connection. Return the response without its length."""
     with socket.create_connection(address, timeout=60) as connection:
         connection.sendall(frame)
         (length,) = struct.unpack(">i", _exactly(connection, 4))
@@ -66,6 +66,6 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
     while len(received) < count:
         piece = connection.recv(min(count - len(received), 1 << 20))
         if not piece:
-            raise ConnectionError("closed by the broker")
+            raise ConnectionError("the broker closed the connection")
         received += piece
     return bytes(received)

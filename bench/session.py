@@ -1,7 +1,7 @@
-"""One run of the bench: its sizes, its brokers, and the turns that they take.
+"""One run of the bench: its sizes, its brokers and the order of their runs.
 
-Brokers are measured in turn (A, B, A, B …), so that a machine that changes its speed changes it for all; a figure is
-the median of its runs.
+The brokers take turns (A, B, A, B …), so that a change in the speed of the machine affects all of them. A figure is the
+median of its runs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Medians = dict[str, dict[str, float]]
 
 
 class Session:
-    """`quick` runs everything once and tiny: to see that it works, not how fast."""
+    """`quick` runs everything once with tiny sizes: the figures mean nothing."""
 
     def __init__(self, folder: Path, peers: Mapping[str, str], *, quick: bool, runs: int = 5) -> None:
         self.folder = folder
@@ -41,19 +41,19 @@ class Session:
         self._made = 0
 
     def sized(self, full: int) -> int:
-        """A size, or a fiftieth of it."""
+        """Return a size, a fiftieth of it in a quick run."""
         return max(full // 50, 1) if self.quick else full
 
     def seconds(self, full: float) -> float:
-        """A time to measure for."""
+        """Return the duration of a measurement."""
         return 0.3 if self.quick else full
 
     def runs(self, full: int = 5) -> int:
-        """How often each broker has its turn."""
+        """Return the number of runs per broker."""
         return 1 if self.quick else min(full, self._runs)
 
     def warm(self) -> Sequence[Broker]:
-        """All brokers, running and warmed up, the same ones for every row that asks; peers among them."""
+        """Return all brokers, peers included, running and warmed up. Every row gets the same ones."""
         if not self._warm:
             brokers = self._stack.enter_context(self.fresh(peers=True))
             for broker in brokers:
@@ -64,7 +64,7 @@ class Session:
 
     @contextmanager
     def fresh(self, *, peers: bool = False) -> Iterator[Sequence[Broker]]:
-        """New brokers, started, for the length of the block."""
+        """Start new brokers; the end of the block stops them."""
         with self.stopped() as own:
             others = [Peer(name, address) for name, address in self._peers.items()] if peers else []
             brokers: list[Broker] = [*own, *others]
@@ -74,7 +74,7 @@ class Session:
 
     @contextmanager
     def stopped(self) -> Iterator[Sequence[Broker]]:
-        """New brokers that nobody has started yet; stopped and their data deleted at the end."""
+        """Make new brokers without starting them; the end of the block stops them and deletes their data."""
         folder = self.new_folder()
         brokers: list[Broker] = [Odradek(folder / "odradek"), Kafka(folder / "kafka")]
         try:
@@ -84,18 +84,18 @@ class Session:
                 broker.close()
 
     def new_folder(self) -> Path:
-        """For one set of brokers; nobody has used it, and it goes away with the session."""
+        """Return a new folder for one set of brokers."""
         self._made += 1
         return self.folder / str(self._made)
 
     def in_turn(
         self, brokers: Sequence[Measurable], measure: Callable[[Measurable], Measured], runs: int | None = None
     ) -> Medians:
-        """For each figure, by its name, the median of each broker, by its name."""
+        """Return the medians by figure and broker."""
         taken: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for _ in range(self.runs() if runs is None else runs):
             for broker in brokers:
-                # What an earlier turn left to be written would be written during this one.
+                # Dirty pages of an earlier run would otherwise be written during this one.
                 os.sync()
                 if not self.quick:
                     take_from_host()
@@ -107,9 +107,9 @@ class Session:
         }
 
     def say(self, text: str) -> None:
-        """Progress, to standard error."""
+        """Print progress to standard error."""
         print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Stop what was started, delete what was written."""
+        """Stop the brokers and delete their data."""
         self._stack.close()

@@ -1,4 +1,4 @@
-"""Topics of the bench: created before a run, deleted after it, so that the disk holds one run at a time."""
+"""Topics of the bench: created before a run and deleted after it, so that the disk has the data of one run only."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ _numbers = itertools.count()
 
 @contextmanager
 def topic(address: str, *, replicas: int = 1) -> Iterator[str]:
-    """A new topic of three partitions, for the length of the block.
+    """Create a topic of three partitions; the end of the block deletes it.
 
-    Its data is gone when the next begins: memory that a broker still holds in files that it has forgotten would be
-    missing in another's turn.
+    Waits until its files are deleted, because their page cache would be missing in the next run.
     """
     name = f"bench-{os.getpid()}-{next(_numbers)}"
     create(address, [name], replicas=replicas)
@@ -38,18 +37,18 @@ def topic(address: str, *, replicas: int = 1) -> Iterator[str]:
 
 
 def create(address: str, names: list[str], *, partitions: int = PARTITIONS, replicas: int = 1) -> None:
-    """In one request."""
+    """Create topics with one request."""
     send([CreateTopicsRequest.CreatableTopic(name, partitions, replicas) for name in names], address)
 
 
 def create_on(address: str, name: str, partitions: int, brokers: list[int]) -> None:
-    """A topic whose every partition is on these brokers, who leads first."""
+    """Create a topic with all partitions on these brokers, the leader first."""
     assigned = [CreateTopicsRequest.CreatableReplicaAssignment(index, list(brokers)) for index in range(partitions)]
     send([CreateTopicsRequest.CreatableTopic(name, -1, -1, assigned)], address)
 
 
 def send(wanted: list[CreateTopicsRequest.CreatableTopic], address: str) -> None:
-    """Create them; none may be refused."""
+    """Send CreateTopics; asserts that no topic failed."""
     with Client(address, timeout_s=_TIMEOUT_MS / 1000) as client:
         answer = client.call_controller(CreateTopicsRequest(wanted, _TIMEOUT_MS), CreateTopicsResponse)
     refused = [result for result in answer.topics if result.error_code]
@@ -57,7 +56,7 @@ def send(wanted: list[CreateTopicsRequest.CreatableTopic], address: str) -> None
 
 
 def delete(address: str, names: list[str]) -> None:
-    """In one request, by name."""
+    """Delete topics with one request, by name."""
     states = [DeleteTopicsRequest.DeleteTopicState(name) for name in names]
     with Client(address, timeout_s=_TIMEOUT_MS / 1000) as client:
         request = DeleteTopicsRequest(states, topic_names=list(names), timeout_ms=_TIMEOUT_MS)

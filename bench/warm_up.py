@@ -1,4 +1,4 @@
-"""A JVM compiles what it runs often: nobody is measured before it has done the work of the rows for a while."""
+"""The work before the first measurement: a JVM compiles only code that it has run often."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _ROUNDS = 2
 
 
 def warm_up(address: str, size: int, seconds: float) -> None:
-    """Bulk data in and out, then single requests."""
+    """Produce and consume bulk data, then send single requests."""
     for _ in range(_ROUNDS):
         with topic(address) as name:
             load.run("bulk", "produce", address, name, "--bytes", size)

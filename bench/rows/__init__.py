@@ -1,11 +1,11 @@
-"""What is measured, in the order of the table: each module has `lines(session)`, which measures and yields lines."""
+"""The rows of the table, in order: `measurements(session)` of each module runs the work and yields figures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
 
-from bench.line import Line
+from bench.measurement import Measurement
 from bench.session import Session
 
 NAMES = (
@@ -27,7 +27,7 @@ NAMES = (
 )
 
 
-def lines_of(row: str) -> Callable[[Session], Iterator[Line]]:
-    """What measures a row; imported when it is its turn."""
-    found: Callable[[Session], Iterator[Line]] = import_module(f"bench.rows.{row}").lines
+def measurements_of(row: str) -> Callable[[Session], Iterator[Measurement]]:
+    """Return the function that measures a row; imports the module only now."""
+    found: Callable[[Session], Iterator[Measurement]] = import_module(f"bench.rows.{row}").measurements
     return found

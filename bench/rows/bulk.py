@@ -1,4 +1,4 @@
-"""1 KiB records through librdkafka, acks=all, and out again; and the processor time that the server takes for them."""
+"""Produce with acks=all and consume 1 KiB records through librdkafka, and the server's processor time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from bench import load
 from bench.brokers import Broker
-from bench.line import ODRADEK, Line, at_least, at_most
+from bench.measurement import ODRADEK, Measurement, at_least, at_most
 from bench.process import cpu_seconds
 from bench.session import Medians, Session
 from bench.topics import topic
@@ -15,7 +15,7 @@ from bench.topics import topic
 _BYTES = 500_000_000
 
 
-def lines(session: Session) -> Iterator[Line]:
+def measurements(session: Session) -> Iterator[Measurement]:
     size = session.sized(_BYTES)
 
     def measure(broker: Broker) -> dict[str, float]:
@@ -23,10 +23,12 @@ def lines(session: Session) -> Iterator[Line]:
             return _measure(broker, "produce", name, size) | _measure(broker, "consume", name, size)
 
     medians = session.in_turn(session.warm(), measure)
-    yield Line("produce 1 KiB, acks=all", "MB/s", medians["produce"], (at_least(2.0),), _shares(medians, "produce"))
-    yield Line("consume it", "MB/s", medians["consume"], (at_least(1.1),), _shares(medians, "consume"))
-    yield Line("server CPU per GB produced", "CPU-s", medians.get("produce cpu", {}), (at_most(0.3),))
-    yield Line("server CPU per GB consumed", "CPU-s", medians.get("consume cpu", {}), (at_most(0.5),))
+    yield Measurement(
+        "produce 1 KiB, acks=all", "MB/s", medians["produce"], (at_least(2.0),), _shares(medians, "produce")
+    )
+    yield Measurement("consume 1 KiB", "MB/s", medians["consume"], (at_least(1.1),), _shares(medians, "consume"))
+    yield Measurement("server CPU per GB produced", "CPU-s", medians.get("produce cpu", {}), (at_most(0.3),))
+    yield Measurement("server CPU per GB consumed", "CPU-s", medians.get("consume cpu", {}), (at_most(0.5),))
 
 
 def _measure(broker: Broker, work: str, name: str, size: int) -> dict[str, float]:
@@ -40,7 +42,7 @@ def _measure(broker: Broker, work: str, name: str, size: int) -> dict[str, float
 
 
 def _shares(medians: Medians, work: str) -> str:
-    """Who kept the processors busy: where client and server take all there is, the machine is the limit."""
+    """Name the processors that client and server used: if they used all, the machine is the limit."""
     client = medians[f"{work} client"][ODRADEK]
     server = medians[work][ODRADEK] / 1e3 * medians[f"{work} cpu"][ODRADEK]
-    return f"of {os.cpu_count()} processors the client took {client:.1f}, Odradek {server:.1f}"
+    return f"of {os.cpu_count()} processors, the client used {client:.1f} and Odradek {server:.1f}"

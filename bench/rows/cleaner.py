@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from confluent_kafka import Producer
 
 from bench import load
-from bench.line import ODRADEK, Line, floor, limit
+from bench.measurement import ODRADEK, Measurement, floor, limit
 from bench.session import Session
 from bench.topics import topic
 from odradek import Cluster
@@ -26,7 +26,7 @@ _LEAST_SEGMENT_BYTES = 1 << 20
 _LOG_S = 10.0
 
 
-def lines(session: Session) -> Iterator[Line]:
+def measurements(session: Session) -> Iterator[Measurement]:
     """Nothing is cleaned but on demand: passes over several topics, one after the other, alone and beside produces."""
     speeds: list[float] = []
     waits: dict[str, list[float]] = {"alone": [], "beside": []}
@@ -43,11 +43,13 @@ def lines(session: Session) -> Iterator[Line]:
             waits["beside"].append(_p99(cluster, session))
             cleaner.join()
     note = "bytes read by a pass that indexes them first, as Kafka counts them"
-    yield Line("log cleaner, 1 KiB records", "MB/s", {ODRADEK: statistics.median(speeds)}, (floor(100, "MB/s"),), note)
+    yield Measurement(
+        "log cleaner, 1 KiB records", "MB/s", {ODRADEK: statistics.median(speeds)}, (floor(100, "MB/s"),), note
+    )
     alone, beside = (statistics.median(waits[kind]) for kind in ("alone", "beside"))
     note = f"{alone:.2f} ms alone, {beside:.2f} ms while a log is cleaned"
     work = "… p99 of an unbatched produce beside it, 1 connection"
-    yield Line(work, "×", {ODRADEK: beside / alone}, (limit(2, "×"),), note)
+    yield Measurement(work, "×", {ODRADEK: beside / alone}, (limit(2, "×"),), note)
 
 
 def _fill(cluster: Cluster, names: list[str], session: Session) -> None:

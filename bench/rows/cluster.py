@@ -1,4 +1,4 @@
-"""Three brokers: replicated writes, what a leader's death and a move of leaders cost, ten thousand partitions."""
+"""Three brokers: replicated writes, the failure of a leader, the move of leaders, ten thousand partitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bench.clusters import (
     clusters,
     from_command_line,
 )
-from bench.line import KAFKA, ODRADEK, Figures, Line, at_least, at_most, limit
+from bench.measurement import KAFKA, ODRADEK, Figures, Measurement, at_least, at_most, limit
 from bench.process import cpu_seconds, resident_mb
 from bench.ready import wait_for_metadata
 from bench.session import Session
@@ -38,18 +38,18 @@ _TOPICS = 10
 _SETTLE_S = 2.0
 _GIVE_UP_S = 300.0
 _PAUSE_S = 0.005
-_SIGN_OF_LIFE_S = 3.0
+_HEARTBEAT_S = 3.0
 _RUNS = 3
 
 
-def lines(session: Session) -> Iterator[Line]:
+def measurements(session: Session) -> Iterator[Measurement]:
     yield from _replicated(session)
     yield from _leaders(session)
     yield from _starts(session)
     yield from _many_partitions(session)
 
 
-def _replicated(session: Session) -> Iterator[Line]:
+def _replicated(session: Session) -> Iterator[Measurement]:
     size = session.sized(_BYTES)
 
     def measure(cluster: Brokers) -> dict[str, float]:
@@ -69,15 +69,15 @@ def _replicated(session: Session) -> Iterator[Line]:
             for _ in range(session.runs(2)):
                 measure(cluster)
         medians = session.in_turn(all_three, measure, session.runs(_RUNS))
-    note = f"three copies of each record; the client took {medians['client'][ODRADEK]:.1f} processors"
+    note = f"three replicas of each record; the client used {medians['client'][ODRADEK]:.1f} processors"
     work = "produce 1 KiB to 3 brokers, acks=all"
-    yield Line(work, "MB/s", _processes(medians["rate"]), (at_least(1.0),), note)
-    yield Line("… server CPU per GB", "CPU-s", _processes(medians["cpu"]))
-    yield Line("… with Odradek's three in one process", "MB/s", _one_process(medians["rate"]))
-    yield Line("… server CPU per GB", "CPU-s", _one_process(medians["cpu"]))
+    yield Measurement(work, "MB/s", _processes(medians["rate"]), (at_least(1.0),), note)
+    yield Measurement("… server CPU per GB", "CPU-s", _processes(medians["cpu"]))
+    yield Measurement("… with Odradek's three in one process", "MB/s", _one_process(medians["rate"]))
+    yield Measurement("… server CPU per GB", "CPU-s", _one_process(medians["cpu"]))
 
 
-def _leaders(session: Session) -> Iterator[Line]:
+def _leaders(session: Session) -> Iterator[Measurement]:
     count = session.sized(_LEADERS)
 
     def measure(cluster: Brokers) -> dict[str, float]:
@@ -102,8 +102,8 @@ def _leaders(session: Session) -> Iterator[Line]:
         elected = time.perf_counter() - begun
         create_on(first, "written", 1, [2, 0, 1])
         _wait(first, lambda known: _led(known, "written", 2) == 1 and _in_sync(known))
-        # At some moment between two of its signs of life, which come every two or three seconds.
-        time.sleep(random.uniform(0, session.seconds(_SIGN_OF_LIFE_S)))
+        # Kill it at a random moment between two heartbeats, which are two or three seconds apart.
+        time.sleep(random.uniform(0, session.seconds(_HEARTBEAT_S)))
         died = _next_write_after(cluster, "written", leader=2)
         cluster.close()
         return {"shutdown": handed_over, "elected": elected, "died": died}
@@ -111,23 +111,23 @@ def _leaders(session: Session) -> Iterator[Line]:
     with clusters(session, OdradekProcesses, OdradekCluster, KafkaProcesses) as all_three:
         figures = session.in_turn(all_three, measure)
     handed_over, elected, died = figures["shutdown"], figures["elected"], figures["died"]
-    moved = f"hand over {count:,} leaders: controlled shutdown of their broker"
-    named = "until Metadata names the other leaders"
-    yield Line(moved, "s", _processes(handed_over), (at_most(1.0),), named)
-    yield Line("… with Odradek's three in one process", "s", _one_process(handed_over), (at_most(1.0),), named)
-    moved = f"move {count:,} leaders: ElectLeaders"
-    named = "until every broker names them"
-    yield Line(moved, "s", _processes(elected), (at_most(1.0),), named)
-    yield Line("… with Odradek's three in one process", "s", _one_process(elected), (at_most(1.0),), named)
+    moved = f"controlled shutdown of the leader of {count:,} partitions"
+    named = "until Metadata names the new leaders"
+    yield Measurement(moved, "s", _processes(handed_over), (at_most(1.0),), named)
+    yield Measurement("… with Odradek's three in one process", "s", _one_process(handed_over), (at_most(1.0),), named)
+    moved = f"ElectLeaders for {count:,} partitions"
+    named = "until Metadata of every broker names the new leaders"
+    yield Measurement(moved, "s", _processes(elected), (at_most(1.0),), named)
+    yield Measurement("… with Odradek's three in one process", "s", _one_process(elected), (at_most(1.0),), named)
     died_of = "kill -9 of a leader to the next acknowledged write"
-    note = "a broker that is silent for 9 s is dead, for both"
-    yield Line(died_of, "s", _processes(died), (at_most(1.0),), note)
-    note = "the process is told to kill a broker, and knows at once"
-    yield Line("… with Odradek's three in one process", "s", _one_process(died), (at_most(1.0),), note)
+    note = "both have a session timeout of 9 s"
+    yield Measurement(died_of, "s", _processes(died), (at_most(1.0),), note)
+    note = "the process kills its broker itself, without a session timeout"
+    yield Measurement("… with Odradek's three in one process", "s", _one_process(died), (at_most(1.0),), note)
 
 
 def _processes(figures: Figures) -> Figures:
-    """Three processes of each kind."""
+    """Select the clusters of three processes."""
     return {ODRADEK: figures[ODRADEK], KAFKA: figures[KAFKA]}
 
 
@@ -136,10 +136,9 @@ def _one_process(figures: Figures) -> Figures:
 
 
 def _next_write_after(cluster: Brokers, name: str, *, leader: int) -> float:
-    """Seconds from the death of the leader of a topic's only partition to the next acknowledged record (acks=all).
+    """Kill the leader of a topic's only partition. Return the seconds to the next acknowledged record (acks=all).
 
-    By a client that asks for the leader and writes to it again and again: librdkafka looks for another leader only
-    after two seconds.
+    The client asks for the leader before each try: librdkafka would wait two seconds before it does.
     """
     address = cluster.addresses[0]
     _write(address, name)
@@ -153,7 +152,7 @@ def _next_write_after(cluster: Brokers, name: str, *, leader: int) -> float:
 
 
 def _write(address: str, name: str) -> bool:
-    """Whether a record was acknowledged."""
+    """Write a record. Return whether it was acknowledged."""
     try:
         with Client(address) as client:
             writer = RecordProducer(client, name)
@@ -164,11 +163,11 @@ def _write(address: str, name: str) -> bool:
     return True
 
 
-def _starts(session: Session) -> Iterator[Line]:
+def _starts(session: Session) -> Iterator[Measurement]:
     own = load.run("clusters", "--clusters", session.runs(9), "--brokers", BROKERS)
-    note = f"the first in a process, with its imports: {own['first_ms']:.0f} ms"
-    work = "`Cluster(brokers=3)` to a Metadata that names all, in a running process"
-    yield Line(work, "ms", {ODRADEK: own["ms"]}, (limit(60, "ms"),), note)
+    note = f"the first cluster of a process, with the imports: {own['first_ms']:.0f} ms"
+    work = "`Cluster(brokers=3)` to Metadata with all brokers, in a running process"
+    yield Measurement(work, "ms", {ODRADEK: own["ms"]}, (limit(60, "ms"),), note)
     seconds, idle = [], []
     for _ in range(session.runs()):
         taken, program = from_command_line(session)
@@ -179,11 +178,16 @@ def _starts(session: Session) -> Iterator[Line]:
             idle.append(resident_mb(program.pid))
         finally:
             program.close()
-    yield Line("`odradek up --brokers 3` to the same", "s", {ODRADEK: statistics.median(seconds)}, (limit(0.5, "s"),))
-    yield Line("memory, idle, 3 brokers", "MB", {ODRADEK: statistics.median(idle)}, (limit(70, "MB"),))
+    yield Measurement(
+        "`odradek up --brokers 3` to Metadata with all brokers",
+        "s",
+        {ODRADEK: statistics.median(seconds)},
+        (limit(0.5, "s"),),
+    )
+    yield Measurement("memory, idle, 3 brokers", "MB", {ODRADEK: statistics.median(idle)}, (limit(70, "MB"),))
 
 
-def _many_partitions(session: Session) -> Iterator[Line]:
+def _many_partitions(session: Session) -> Iterator[Measurement]:
     count = session.sized(_PARTITIONS) // _TOPICS
 
     def measure(cluster: Brokers) -> dict[str, float]:
@@ -214,12 +218,18 @@ def _many_partitions(session: Session) -> Iterator[Line]:
         figures = session.in_turn(all_three, measure, 1)
     for name, of in (("", _processes), (", Odradek's in one process", _one_process)):
         work = f"{count * _TOPICS:,} partitions on 3 brokers, 3 replicas each{name}: creation"
-        yield Line(work, "s", of(figures["create"]), (at_most(1.0),), "until all are in sync")
-        yield Line("… memory", "MB", of(figures["memory"]), (at_most(1.0),), "all processes")
+        yield Measurement(work, "s", of(figures["create"]), (at_most(1.0),), "until every ISR is complete")
+        yield Measurement("… memory", "MB", of(figures["memory"]), (at_most(1.0),), "of all processes")
         each = (limit(6 * BROKERS, "KB"),) if of is _one_process else ()
-        yield Line("… memory for each partition", "KB", of(figures["each"]), each, "three replicas")
-        yield Line("… failover of a killed broker", "s", of(figures["failover"]), (at_most(1.0),), "until others lead")
-        yield Line("… its restart", "s", of(figures["restart"]), (at_most(1.0),), "until it is in sync with all")
+        yield Measurement("… memory per partition", "KB", of(figures["each"]), each, "three replicas")
+        yield Measurement(
+            "… failover of a killed broker",
+            "s",
+            of(figures["failover"]),
+            (at_most(1.0),),
+            "until every partition has another leader",
+        )
+        yield Measurement("… its restart", "s", of(figures["restart"]), (at_most(1.0),), "until it is in every ISR")
 
 
 def _cpu(cluster: Brokers) -> float:
@@ -231,18 +241,18 @@ def _resident(cluster: Brokers) -> float:
 
 
 def _wait(address: str, holds: Callable[[MetadataResponse], bool]) -> None:
-    """Until the metadata of one broker is as it shall be."""
+    """Wait until the condition holds for the metadata of one broker."""
     wait_for_metadata(parse_address(address), timeout_s=_GIVE_UP_S)
     deadline = time.monotonic() + _GIVE_UP_S
     with Client(address, timeout_s=_GIVE_UP_S) as client:
         while not holds(client.call(MetadataRequest(None, allow_auto_topic_creation=False), MetadataResponse)):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{address} does not come to what is waited for")
+                raise TimeoutError(f"{address}: the expected metadata did not come within {_GIVE_UP_S:.0f} s")
             time.sleep(_PAUSE_S)
 
 
 def _led(known: MetadataResponse, name: str, broker: int) -> int:
-    """How many partitions of a topic a broker leads."""
+    """Count the partitions of a topic that a broker leads."""
     return sum(
         partition.leader_id == broker for topic in known.topics if topic.name == name for partition in topic.partitions
     )

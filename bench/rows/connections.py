@@ -1,4 +1,4 @@
-"""Many connections: 200 busy ones among 1,000 idle ones; then 3,000, each producing and fetching what it produced."""
+"""Many connections: 200 busy ones among 1,000 idle ones; then 3,000 that produce and fetch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from bench import load
 from bench.brokers import Broker
-from bench.line import ODRADEK, Figures, Line, Target
+from bench.measurement import ODRADEK, Figures, Measurement, Target
 from bench.session import Session
 from bench.topics import topic
 
@@ -17,13 +17,13 @@ _WITHIN = 5.0
 _SPARE_FILES = 500
 
 
-def lines(session: Session) -> Iterator[Line]:
+def measurements(session: Session) -> Iterator[Measurement]:
     yield from _busy_among_idle(session)
     yield from _thousands(session)
 
 
-def _busy_among_idle(session: Session) -> Iterator[Line]:
-    """At one rate for all, because with every connection as fast as it can, latency is only the number of them."""
+def _busy_among_idle(session: Session) -> Iterator[Measurement]:
+    """Measure latency at a fixed rate: without it, latency only grows with the number of connections."""
 
     def measure(broker: Broker) -> dict[str, float]:
         with topic(broker.address) as name:
@@ -43,15 +43,15 @@ def _busy_among_idle(session: Session) -> Iterator[Line]:
 
     medians = session.in_turn(session.warm(), measure, session.runs(_RUNS))
     work = "200 busy connections among 1,000 idle, produce and fetch"
-    note = f"{_RATE:,} requests/s in all; 16 connections at that rate: {medians['few'][ODRADEK]:.2f} ms"
-    yield Line(f"{work}, p99", "ms", medians["many"], (), note)
-    yield Line("… as a multiple of 16 connections", "×", medians["times"], (_within,))
-    note = f"as fast as they can; {medians['times flat out'][ODRADEK]:.1f} × of 16 connections"
-    yield Line(f"{work}, p99 flat out", "ms", medians["flat out"], (), note)
-    yield Line("… errors", "", medians["errors"], (_none,))
+    note = f"{_RATE:,} requests/s in total; 16 connections at that rate: {medians['few'][ODRADEK]:.2f} ms"
+    yield Measurement(f"{work}, p99", "ms", medians["many"], (), note)
+    yield Measurement("… as a multiple of 16 connections", "×", medians["times"], (_within,))
+    note = f"without a rate limit; {medians['times flat out'][ODRADEK]:.1f} × the p99 of 16 connections"
+    yield Measurement(f"{work}, p99 at full speed", "ms", medians["flat out"], (), note)
+    yield Measurement("… errors", "", medians["errors"], (_none,))
 
 
-def _thousands(session: Session) -> Iterator[Line]:
+def _thousands(session: Session) -> Iterator[Measurement]:
     connections = min(session.sized(3000), resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE_FILES)
 
     def measure(broker: Broker) -> dict[str, float]:
@@ -68,11 +68,11 @@ def _thousands(session: Session) -> Iterator[Line]:
 
     medians = session.in_turn(session.warm(), measure, session.runs(_RUNS))
     work = f"{connections:,} connections, each producing and fetching"
-    least = f"the least served connection had {medians['least'][ODRADEK]:.0f} answers in 3 s"
+    least = f"the slowest connection had {medians['least'][ODRADEK]:.0f} responses in 3 s"
     served = Target("all served", lambda _: medians["least"][ODRADEK] > 0)
-    yield Line(work, "requests/s", medians["rate"], (served,), least)
-    yield Line("… p99", "ms", medians["p99"])
-    yield Line("… errors", "", medians["errors"], (_none,))
+    yield Measurement(work, "requests/s", medians["rate"], (served,), least)
+    yield Measurement("… p99", "ms", medians["p99"])
+    yield Measurement("… errors", "", medians["errors"], (_none,))
 
 
 def _is_none(figures: Figures) -> bool:

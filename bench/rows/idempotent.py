@@ -1,6 +1,6 @@
-"""What idempotence costs: 1 KiB records with and without, in turn, with the same number of requests under way.
+"""The cost of idempotence: 1 KiB records with and without it, with the same number of requests in flight.
 
-Much of it is librdkafka's own work, beside every broker: what the server takes for the records tells of the server.
+Much of the cost is librdkafka's; the processor time of the server shows the broker's share.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from bench import load
 from bench.brokers import Broker
-from bench.line import ODRADEK, Line, floor, limit
+from bench.measurement import ODRADEK, Measurement, floor, limit
 from bench.process import cpu_seconds
 from bench.session import Session
 from bench.topics import topic
@@ -18,20 +18,20 @@ _BYTES = 300_000_000
 _PLAIN, _IDEMPOTENT = "produce-in-order", "produce-idempotently"
 
 
-def lines(session: Session) -> Iterator[Line]:
+def measurements(session: Session) -> Iterator[Measurement]:
     size = session.sized(_BYTES)
 
     def measure(broker: Broker) -> dict[str, float]:
-        # What changes on the machine in this time changes for both.
+        # In this order, a change in the speed of the machine affects both kinds.
         taken = [_measure(broker, kind, size) for kind in (_PLAIN, _IDEMPOTENT, _IDEMPOTENT, _PLAIN)]
         plain, idempotent = ({figure: a[figure] + b[figure] for figure in a} for a, b in (taken[::3], taken[1:3]))
         times = {figure: idempotent[figure] / plain[figure] for figure in plain if plain[figure]}
         return times | {"rate": plain["seconds"] / idempotent["seconds"]}
 
     medians = session.in_turn(session.warm(), measure)
-    note = f"the client took {medians['client'][ODRADEK]:.2f} × the processor time"
-    yield Line("produce 1 KiB, idempotent ÷ plain", "×", medians["rate"], (floor(0.95, "×"),), note)
-    yield Line("… server CPU", "×", medians.get("server", {}), (limit(1.05, "×"),))
+    note = f"the client used {medians['client'][ODRADEK]:.2f} × the processor time"
+    yield Measurement("produce 1 KiB, idempotent ÷ plain", "×", medians["rate"], (floor(0.95, "×"),), note)
+    yield Measurement("… server CPU", "×", medians.get("server", {}), (limit(1.05, "×"),))
 
 
 def _measure(broker: Broker, kind: str, size: int) -> dict[str, float]:

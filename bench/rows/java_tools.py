@@ -1,4 +1,4 @@
-"""Kafka's own ProducerPerformance and ConsumerPerformance, 100-byte records, from its own jars."""
+"""Kafka's ProducerPerformance and ConsumerPerformance with 100-byte records."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator
 from odradek_peers import JavaTools
 
 from bench.brokers import Broker
-from bench.line import KAFKA, ODRADEK, Line, at_least
+from bench.measurement import KAFKA, ODRADEK, Measurement, at_least
 from bench.process import cpu_seconds
 from bench.session import Medians, Session
 from bench.topics import topic
 
 _RECORDS = 3_000_000
 _SIZE = 100
-# What kafka-run-class.sh gives a tool.
+# The options of kafka-run-class.sh.
 _JVM = ("-Xmx512M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:MaxInlineLevel=15")
 
 
-def lines(session: Session) -> Iterator[Line]:
+def measurements(session: Session) -> Iterator[Measurement]:
     records = session.sized(_RECORDS)
     tools = JavaTools(options=_JVM)
 
@@ -36,11 +36,11 @@ def lines(session: Session) -> Iterator[Line]:
     medians = session.in_turn(session.warm(), measure)
     for work, tool, target in (("produce", "producer", 1.5), ("consume", "consumer", 1.0)):
         title = f"{work} 100 B, kafka-{tool}-perf-test"
-        yield Line(title, "MB/s", medians[work], (at_least(target),), _shares(medians, work))
+        yield Measurement(title, "MB/s", medians[work], (at_least(target),), _shares(medians, work))
 
 
 def _watched(broker: Broker, work: str, run: Callable[[], float]) -> dict[str, float]:
-    """The tool's own figure, and how many processors it and the broker took, the tool's start-up included."""
+    """Return the tool's figure, and the processors that the tool, its start included, and the broker used."""
     begun, tool = time.perf_counter(), _children_s()
     server = cpu_seconds(broker.pid) if broker.pid else 0.0
     rate = run()
@@ -52,7 +52,7 @@ def _watched(broker: Broker, work: str, run: Callable[[], float]) -> dict[str, f
 
 
 def _children_s() -> float:
-    """Processor time of the processes that have ended."""
+    """Return the processor time of all ended child processes."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -60,7 +60,7 @@ def _children_s() -> float:
 def _shares(medians: Medians, work: str) -> str:
     client, server = medians[f"{work} client"], medians[f"{work} server"]
     return (
-        f"of {os.cpu_count()} processors the tool's JVM took {client[ODRADEK]:.1f} and Odradek {server[ODRADEK]:.1f};"
+        f"of {os.cpu_count()} processors, the tool's JVM used {client[ODRADEK]:.1f} and Odradek {server[ODRADEK]:.1f};"
         f" with Kafka {client[KAFKA]:.1f} and {server[KAFKA]:.1f}"
     )
 
@@ -75,7 +75,7 @@ def _produce(tools: JavaTools, address: str, name: str, records: int) -> float:
 
 
 def _consume(tools: JavaTools, address: str, name: str, records: int) -> float:
-    """Of the time in which records were fetched: joining the group is left out, as the tool does for this figure."""
+    """Return the rate while records were fetched; the tool leaves out the join of the group in this figure."""
     said = tools.run(
         "kafka-consumer-perf-test", "--topic", name, "--messages", str(records), "--bootstrap-server", address,
         "--timeout", "30000",

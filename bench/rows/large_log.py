@@ -1,4 +1,4 @@
-"""A Fetch at a random offset of a log of 10 GB beside one of 100 MB, over the protocol, and what finding it takes."""
+"""A Fetch at a random offset of a log of 10 GB, compared with one of 100 MB, and the look-up of the offset alone."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.brokers import Odradek
-from bench.line import ODRADEK, Line, limit
 from bench.log import LARGE, SMALL, random_places, write_sparse
+from bench.measurement import ODRADEK, Measurement, limit
 from bench.process import cpu_seconds
 from bench.session import Session
 from bench.topics import create
@@ -23,16 +23,16 @@ _FETCHES = 1000
 _ROUNDS = 9
 
 
-def lines(session: Session) -> Iterator[Line]:
-    """Sparse files: what 10 GB cost on the disk is its headers."""
+def measurements(session: Session) -> Iterator[Measurement]:
+    """The logs are sparse files: only the batch headers take space on the disk."""
     if session.quick:
         return
     small, large = random_places(session.folder / "log")
-    yield Line("find a random offset, 10 GB ÷ 100 MB", "×", {ODRADEK: large / small}, (), _note(small, large))
+    yield Measurement("find a random offset, 10 GB ÷ 100 MB", "×", {ODRADEK: large / small}, (), _note(small, large))
     (small, large), (small_cpu, large_cpu) = _fetches(session.folder / "fetched")
-    line = "Fetch 64 KiB at a random offset, 10 GB ÷ 100 MB"
-    yield Line(f"{line}, time", "×", {ODRADEK: large / small}, (limit(1.2, "×"),), _note(small, large, ""))
-    yield Line(f"{line}, server CPU", "×", {ODRADEK: large_cpu / small_cpu}, (), _note(small_cpu, large_cpu))
+    work = "Fetch 64 KiB at a random offset, 10 GB ÷ 100 MB"
+    yield Measurement(f"{work}, time", "×", {ODRADEK: large / small}, (limit(1.2, "×"),), _note(small, large, ""))
+    yield Measurement(f"{work}, server CPU", "×", {ODRADEK: large_cpu / small_cpu}, (), _note(small_cpu, large_cpu))
 
 
 def _note(small: float, large: float, of: str = " of processor time") -> str:
@@ -40,7 +40,7 @@ def _note(small: float, large: float, of: str = " of processor time") -> str:
 
 
 def _fetches(folder: Path) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Microseconds from request to whole answer, and of the server's processor, in the small and the large log."""
+    """Return microseconds per Fetch, and of the server's processor time, for the small and the large log."""
     broker = Odradek(folder)
     broker.start()
     create(broker.address, ["small", "large"])
@@ -56,7 +56,7 @@ def _fetches(folder: Path) -> tuple[tuple[float, float], tuple[float, float]]:
     try:
         with Client(broker.address) as client:
             ids = {topic.name: topic.topic_id for topic in client.metadata().topics}
-            # The same offsets in each round: both logs are read from the page cache from the second one on.
+            # With the same offsets in each round, the page cache has both logs from the second round on.
             requests = {
                 name: [_request(ids[name], chance.randrange(end)) for _ in range(_FETCHES)]
                 for name, end in ends.items()

@@ -1,4 +1,4 @@
-"""Resident memory of a broker that has just started, and of the same one after 1 GB went in and out."""
+"""Resident memory of a broker after its start, and after 1 GB was produced and consumed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from bench import load
 from bench.brokers import Broker
-from bench.line import Line, limit
+from bench.measurement import Measurement, limit
 from bench.process import resident_mb
 from bench.session import Session
 from bench.topics import topic
@@ -17,7 +17,7 @@ _SETTLE_S = 2.0
 _RUNS = 3
 
 
-def lines(session: Session) -> Iterator[Line]:
+def measurements(session: Session) -> Iterator[Measurement]:
     size = session.sized(_BYTES)
 
     def measure(broker: Broker) -> dict[str, float]:
@@ -34,5 +34,5 @@ def lines(session: Session) -> Iterator[Line]:
 
     with session.stopped() as brokers:
         medians = session.in_turn(brokers, measure, session.runs(_RUNS))
-    yield Line("memory, idle", "MB", medians["idle"], (limit(45, "MB"),))
-    yield Line("memory after 1 GB produced and consumed", "MB", medians["after"], (limit(100, "MB"),))
+    yield Measurement("memory, idle", "MB", medians["idle"], (limit(45, "MB"),))
+    yield Measurement("memory after 1 GB produced and consumed", "MB", medians["after"], (limit(100, "MB"),))

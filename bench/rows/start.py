@@ -1,4 +1,4 @@
-"""From the command line to the first answered Metadata; and from `Cluster()` in a running process."""
+"""The time to the first Metadata response: of the command line, and of `Cluster()` in a running process."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from bench import load
 from bench.brokers import Broker
-from bench.line import ODRADEK, Line, limit
+from bench.measurement import ODRADEK, Measurement, limit
 from bench.session import Session
 
 
-def lines(session: Session) -> Iterator[Line]:
+def measurements(session: Session) -> Iterator[Measurement]:
     def measure(broker: Broker) -> dict[str, float]:
         seconds = broker.start()
         broker.stop()
@@ -18,7 +18,7 @@ def lines(session: Session) -> Iterator[Line]:
 
     with session.stopped() as brokers:
         medians = session.in_turn(brokers, measure)
-    yield Line("command line to first answered Metadata", "s", medians["seconds"], (limit(0.25, "s"),))
+    yield Measurement("command line to first Metadata response", "s", medians["seconds"], (limit(0.25, "s"),))
     own = load.run("clusters", "--clusters", session.runs(9))
-    note = f"the first in a process, with its imports: {own['first_ms']:.0f} ms"
-    yield Line("`Cluster()` to the same, in a running process", "ms", {ODRADEK: own["ms"]}, (limit(20, "ms"),), note)
+    note = f"in a running process; the first, with the imports: {own['first_ms']:.0f} ms"
+    yield Measurement("`Cluster()` to first Metadata response", "ms", {ODRADEK: own["ms"]}, (limit(20, "ms"),), note)

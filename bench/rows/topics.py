@@ -1,4 +1,4 @@
-"""1,000 topics of 3 partitions: created in one request, and found again by a broker that starts on them."""
+"""1,000 topics of 3 partitions: their creation in one request, and a restart of their broker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from bench.brokers import Broker
-from bench.line import Line, at_most
+from bench.measurement import Measurement, at_most
 from bench.ready import wait_for_metadata
 from bench.session import Session
 from bench.topics import create
@@ -16,7 +16,7 @@ _TOPICS = 1000
 _RUNS = 3
 
 
-def lines(session: Session) -> Iterator[Line]:
+def measurements(session: Session) -> Iterator[Measurement]:
     count = session.sized(_TOPICS)
 
     def measure(broker: Broker) -> dict[str, float]:
@@ -36,11 +36,13 @@ def lines(session: Session) -> Iterator[Line]:
 
     with session.stopped() as brokers:
         medians = session.in_turn(brokers, measure, session.runs(_RUNS))
-    yield Line(
+    yield Measurement(
         "create 1,000 topics of 3 partitions",
         "s",
         medians["create"],
         (at_most(1.0),),
-        "in one request, to a broker that has just started",
+        "one request to a broker that has just started",
     )
-    yield Line("restart on them", "s", medians["restart"], (at_most(1.0),), "until every partition has its leader")
+    yield Measurement(
+        "restart with these topics", "s", medians["restart"], (at_most(1.0),), "until every partition has a leader"
+    )

@@ -1,4 +1,4 @@
-"""Transactions of a hundred records by one librdkafka producer: written, and written together with how far was read."""
+"""Transactions of 100 records by one librdkafka producer, without and with the offsets of a consumer."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from bench import load
 from bench.brokers import Broker
-from bench.line import ODRADEK, Line, at_least
 from bench.load.transactions import RECORDS
+from bench.measurement import ODRADEK, Measurement, at_least
 from bench.process import cpu_seconds
 from bench.session import Session
 from bench.topics import topic
@@ -20,10 +20,10 @@ _WORK = {
 }
 
 
-def lines(session: Session) -> Iterator[Line]:
+def measurements(session: Session) -> Iterator[Measurement]:
     brokers = session.warm()
     for broker in brokers:
-        # Nothing before was transactional: what Kafka's JVM runs here it has not compiled yet.
+        # No earlier row was transactional: Kafka's JVM has not compiled this code yet.
         for work in _WORK:
             _run(broker, work, session.sized(_WARM_UP))
     for work, title in _WORK.items():
@@ -32,9 +32,9 @@ def lines(session: Session) -> Iterator[Line]:
             return _run(broker, work, session.sized(_TRANSACTIONS))
 
         medians = session.in_turn(brokers, measure)
-        note = f"the client took {medians['busy'][ODRADEK]:.2f} of a processor"
-        yield Line(title, "transactions/s", medians["rate"], (at_least(1.0),), note)
-        yield Line("… server CPU per transaction", "ms", medians["server"])
+        note = f"the client used {medians['busy'][ODRADEK]:.2f} of a processor"
+        yield Measurement(title, "transactions/s", medians["rate"], (at_least(1.0),), note)
+        yield Measurement("… server CPU per transaction", "ms", medians["server"])
 
 
 def _run(broker: Broker, work: str, count: int) -> dict[str, float]:

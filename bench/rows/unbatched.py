@@ -1,4 +1,4 @@
-"""One record of 100 bytes in each request, acks=all, each connection waiting for its answer."""
+"""One record of 100 bytes per Produce request, acks=all, one request in flight per connection."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bench import load
 from bench.brokers import Broker
-from bench.line import ODRADEK, Line, at_least, at_most
+from bench.measurement import ODRADEK, Measurement, at_least, at_most
 from bench.session import Session
 from bench.topics import topic
 
@@ -14,7 +14,7 @@ _CONNECTIONS = (1, 16, 64)
 _CLIENT_IS_THE_LIMIT = 0.95
 
 
-def lines(session: Session) -> Iterator[Line]:
+def measurements(session: Session) -> Iterator[Measurement]:
     for connections in _CONNECTIONS:
 
         def measure(broker: Broker, connections: int = connections) -> dict[str, float]:
@@ -29,8 +29,8 @@ def lines(session: Session) -> Iterator[Line]:
         plural = "connection" if connections == 1 else "connections"
         work = f"unbatched produce, {connections} {plural}"
         busy = medians["busy"][ODRADEK]
-        limit = ": it is the limit" if busy > _CLIENT_IS_THE_LIMIT else ""
-        note = f"the client took {busy:.2f} of a processor{limit}"
-        yield Line(work, "requests/s", medians["rate"], (at_least(1.0),), note)
-        yield Line("… p99", "ms", medians["p99"], (at_most(1.0),))
-        yield Line("… server CPU per request", "µs", medians["server"])
+        limit = ", which limits the rate" if busy > _CLIENT_IS_THE_LIMIT else ""
+        note = f"the client used {busy:.2f} of a processor{limit}"
+        yield Measurement(work, "requests/s", medians["rate"], (at_least(1.0),), note)
+        yield Measurement("… p99", "ms", medians["p99"], (at_most(1.0),))
+        yield Measurement("… server CPU per request", "µs", medians["server"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from bench.line import KAFKA, ODRADEK, Line, as_fast_as, at_least, at_most, limit
 from bench.load.frames import FETCH_VERSION, PRODUCE_VERSION, Calls
+from bench.measurement import KAFKA, ODRADEK, Measurement, as_fast_as, at_least, at_most, limit
 from bench.table import markdown
 
 from odradek_wire.codec import Part
@@ -18,12 +18,12 @@ _HEAD = "| --- | --- | ---: | ---: | ---: | --- | --- | --- |"
 
 
 def test_a_line_has_figures_ratio_target_and_verdict() -> None:
-    lines = [
-        Line("produce", "MB/s", {ODRADEK: 743.2, KAFKA: 262}, (at_least(2),)),
-        Line("processor", "CPU-s", {ODRADEK: 1.5, KAFKA: 3}, (at_most(0.3),), "why"),
-        Line("memory", "MB", {ODRADEK: 31, KAFKA: 385}, (limit(45, "MB"),)),
+    measurements = [
+        Measurement("produce", "MB/s", {ODRADEK: 743.2, KAFKA: 262}, (at_least(2),)),
+        Measurement("processor", "CPU-s", {ODRADEK: 1.5, KAFKA: 3}, (at_most(0.3),), "why"),
+        Measurement("memory", "MB", {ODRADEK: 31, KAFKA: 385}, (limit(45, "MB"),)),
     ]
-    assert markdown(lines).splitlines() == [
+    assert markdown(measurements).splitlines() == [
         "| work |  | Odradek | Apache Kafka 4.3.0 | ratio | target |  |  |",
         _HEAD,
         "| produce | MB/s | 743 | 262 | 2.84 × | ≥ 2 × | met |  |",
@@ -33,20 +33,20 @@ def test_a_line_has_figures_ratio_target_and_verdict() -> None:
 
 
 def test_what_could_not_be_measured_is_neither_met_nor_missed() -> None:
-    lines = [
-        Line("produce", "MB/s", {ODRADEK: 700, KAFKA: 262}, (at_least(2),)),
-        Line("processor", "CPU-s", {ODRADEK: 0.5}, (at_most(0.3),)),
+    measurements = [
+        Measurement("produce", "MB/s", {ODRADEK: 700, KAFKA: 262}, (at_least(2),)),
+        Measurement("processor", "CPU-s", {ODRADEK: 0.5}, (at_most(0.3),)),
     ]
-    assert markdown(lines).splitlines()[-1] == "| processor | CPU-s | 0.500 | – | – | ≤ 0.3 × | – |  |"
+    assert markdown(measurements).splitlines()[-1] == "| processor | CPU-s | 0.500 | – | – | ≤ 0.3 × | – |  |"
 
 
 def test_lines_that_compare_with_others_have_a_table_of_their_own() -> None:
-    lines = [
-        Line("produce", "MB/s", {ODRADEK: 1, KAFKA: 1}),
-        Line("decode", "µs", {ODRADEK: 2, "kio": 8}, (as_fast_as(3, "kio"),)),
-        Line("import", "ms", {ODRADEK: 20}),
+    measurements = [
+        Measurement("produce", "MB/s", {ODRADEK: 1, KAFKA: 1}),
+        Measurement("decode", "µs", {ODRADEK: 2, "kio": 8}, (as_fast_as(3, "kio"),)),
+        Measurement("import", "ms", {ODRADEK: 20}),
     ]
-    assert markdown(lines).splitlines()[3:] == [
+    assert markdown(measurements).splitlines()[3:] == [
         "",
         "| work |  | Odradek | kio | ratio | target |  |  |",
         _HEAD,

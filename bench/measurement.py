@@ -1,4 +1,4 @@
-"""One line of the table: what was measured, a figure for each broker or library, and what was aimed at."""
+"""One row of the table: a piece of work, a figure for each broker or library, and the targets."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Figures = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Target:
-    """What a figure of Odradek's should be; `met` needs the figures that it compares."""
+    """The target for Odradek's figure. `met` raises KeyError if a figure that it compares is missing."""
 
     text: str
     met: Callable[[Figures], bool]
 
 
 @dataclass(frozen=True)
-class Line:
-    """Figures in one unit by column, Odradek's among them; a column that is missing could not be measured."""
+class Measurement:
+    """Figures in one unit, by broker or library. A missing figure could not be measured."""
 
     work: str
     unit: str
@@ -31,30 +31,30 @@ class Line:
 
 
 def at_least(factor: float, of: str = KAFKA) -> Target:
-    """More is better."""
+    """The target is at least `factor` times the other broker's figure."""
     return Target(f"≥ {factor:g} ×", lambda figures: figures[ODRADEK] >= factor * figures[of])
 
 
 def at_most(factor: float, of: str = KAFKA) -> Target:
-    """Less is better."""
+    """The target is at most `factor` times the other broker's figure."""
     return Target(f"≤ {factor:g} ×", lambda figures: figures[ODRADEK] <= factor * figures[of])
 
 
 def limit(most: float, unit: str) -> Target:
-    """Whatever the others do."""
+    """The target is at most `most`, whatever the other brokers' figures."""
     return Target(f"≤ {most:g} {unit}", lambda figures: figures[ODRADEK] <= most)
 
 
 def floor(least: float, unit: str) -> Target:
-    """Whatever the others do; more is better."""
+    """The target is at least `least`, whatever the other brokers' figures."""
     return Target(f"≥ {least:g} {unit}", lambda figures: figures[ODRADEK] >= least)
 
 
 def as_fast_as(factor: float, library: str) -> Target:
-    """Times: so many of ours go into one of theirs."""
+    """The target is a time: `factor` of Odradek's fit into one of the library's."""
     return Target(f"{factor:g} × as fast as {library}", lambda figures: factor * figures[ODRADEK] <= figures[library])
 
 
 def within(factor: float, library: str) -> Target:
-    """Times: at most so many of theirs make one of ours."""
+    """The target is a time of at most `factor` of the library's."""
     return Target(f"within {factor:g} × of {library}", lambda figures: figures[ODRADEK] <= factor * figures[library])
