@@ -15,7 +15,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def invalid_topic_name(name: str) -> str | None:
-    """Return why no topic may have this name (Kafka's `Topic.validate`), or None."""
+    """Return why no topic may have this name (Kafka's Topic.validate), or None."""
     if not name:
         why = "the empty string is not allowed"
     elif name in (".", ".."):
