@@ -86,11 +86,11 @@ class World:
             self.apply(self.shard.written(step.write, error, self.now))
 
     def pass_time(self, ms: int) -> None:
-        end = self.now.timeout_ms + ms
+        end = self.now.monotonic_ms + ms
         while True:
             next_ms = self.shard.deadlines.next_ms()
-            at_ms = end if next_ms is None or next_ms > end else max(next_ms, self.now.timeout_ms)
-            self.now = Instant(self.now.wall_ms + at_ms - self.now.timeout_ms, at_ms)
+            at_ms = end if next_ms is None or next_ms > end else max(next_ms, self.now.monotonic_ms)
+            self.now = Instant(self.now.wall_ms + at_ms - self.now.monotonic_ms, at_ms)
             for step in self.shard.expired(self.now):
                 self.apply(step)
             self.check()

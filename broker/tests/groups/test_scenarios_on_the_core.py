@@ -32,7 +32,7 @@ class Core:
         self.ids = 0
 
     def pass_time(self, ms: int) -> None:
-        self.now = Instant(self.now.wall_ms + ms, self.now.timeout_ms + ms)
+        self.now = Instant(self.now.wall_ms + ms, self.now.monotonic_ms + ms)
         self._expire()
 
     def answer(self, client: str, due: bool) -> Message | None:

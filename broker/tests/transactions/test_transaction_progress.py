@@ -252,7 +252,7 @@ def test_an_abort_that_needs_a_fresh_producer_id_waits_for_one() -> None:
     core = CoreAlone(settings=TransactionSettings(abort_interval_ms=300))
     core.put(TransactionMetadata(Producer(7, MAX_EPOCH - 1), 1000))
     core.add(Producer(7, MAX_EPOCH - 1), A0)
-    core.now = Instant(core.now.wall_ms + 1000, core.now.timeout_ms + 1000)
+    core.now = Instant(core.now.wall_ms + 1000, core.now.monotonic_ms + 1000)
     assert list(core.shard.expired(core.now, lambda: None)) == []
     core.pass_time(300)
     core.write_markers()
@@ -378,14 +378,14 @@ def test_loading_keeps_the_rest_of_a_transactions_timeout() -> None:
 def test_a_moved_wall_clock_gives_at_most_the_whole_timeout(moved_ms: int, left_ms: int) -> None:
     core = CoreAlone()
     core.begun(A0, timeout_ms=1000)
-    core.now = Instant(core.now.wall_ms + moved_ms, core.now.timeout_ms)
-    assert core.restarted().shard.next_ms() == core.now.timeout_ms + left_ms
+    core.now = Instant(core.now.wall_ms + moved_ms, core.now.monotonic_ms)
+    assert core.restarted().shard.next_ms() == core.now.monotonic_ms + left_ms
 
 
 def test_moving_the_wall_clock_alone_aborts_no_transaction() -> None:
     core = CoreAlone()
     core.begun(A0, timeout_ms=1000)
-    core.now = Instant(core.now.wall_ms + DAY_MS, core.now.timeout_ms)
+    core.now = Instant(core.now.wall_ms + DAY_MS, core.now.monotonic_ms)
     core.pass_time(999)
     assert core.state() is TransactionState.ONGOING
 

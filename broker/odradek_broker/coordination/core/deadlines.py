@@ -16,7 +16,7 @@ class Instant(NamedTuple):
     """One time on both of the broker's clocks: records carry the wall clock, deadlines use the clock of timeouts."""
 
     wall_ms: int
-    timeout_ms: int
+    monotonic_ms: int
 
 
 class DeadlineQueue(Generic[K]):

@@ -79,7 +79,7 @@ class GroupShard:
 
     def expired(self, now: Instant) -> Iterable[GroupStep]:
         """One step for each deadline that has passed, in order. Lazy: each step is made when it is taken."""
-        for kind, group_id, member_id in self.deadlines.take_due(now.timeout_ms):
+        for kind, group_id, member_id in self.deadlines.take_due(now.monotonic_ms):
             group = self.groups.get(group_id)
             if group is not None:
                 step = self._step(now)

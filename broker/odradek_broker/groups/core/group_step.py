@@ -106,7 +106,7 @@ class GroupStep(Step[CoordinatorRecord, GroupWrite]):
         self.responses_once_written.append(ResponseOnceWritten(token, response, failed))
 
     def set_deadline(self, kind: Enum, group_id: str, delay_ms: int, member_id: str = NO_MEMBER) -> None:
-        self.deadlines.set(DeadlineKey(kind, group_id, member_id), self.now.timeout_ms + delay_ms)
+        self.deadlines.set(DeadlineKey(kind, group_id, member_id), self.now.monotonic_ms + delay_ms)
 
     def cancel_deadline(self, kind: Enum, group_id: str, member_id: str = NO_MEMBER) -> None:
         self.deadlines.cancel(DeadlineKey(kind, group_id, member_id))

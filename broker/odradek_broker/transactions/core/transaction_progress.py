@@ -143,7 +143,7 @@ class TransactionProgress:
         step.respond(pending, write_error(error))
         for id_ in ids:
             if self.is_busy(id_):
-                self._deadlines.set(Deadline(DeadlineKind.COMPLETION_RETRY, id_), now.timeout_ms + RETRY_MS)
+                self._deadlines.set(Deadline(DeadlineKind.COMPLETION_RETRY, id_), now.monotonic_ms + RETRY_MS)
         return step
 
     def markers_written(
@@ -214,7 +214,7 @@ class TransactionProgress:
         return self._deadlines.next_ms()
 
     def expired(self, now: Instant, next_id: NextId) -> Iterator[TransactionStep]:
-        for deadline in self._deadlines.take_due(now.timeout_ms):
+        for deadline in self._deadlines.take_due(now.monotonic_ms):
             step = TransactionStep(now)
             id_ = deadline.transactional_id
             transaction = self.transactions.get(id_)
@@ -228,7 +228,7 @@ class TransactionProgress:
                     if transaction.state is TransactionState.ONGOING or self.is_busy(id_):
                         # Check again, in case the abort fails or the transaction is only about to begin. `replay`
                         # cancels the deadline when the transaction has ended.
-                        self._deadlines.set(deadline, now.timeout_ms + self._abort_interval_ms)
+                        self._deadlines.set(deadline, now.monotonic_ms + self._abort_interval_ms)
                     if transaction.state is TransactionState.ONGOING and not self.is_busy(id_):
                         self._abort(step, id_, transaction, next_id)
             if step.write is not None:
@@ -246,7 +246,9 @@ class TransactionProgress:
 
     def _set_timeout(self, transactional_id: str, timeout_ms: int, delay_ms: int, now: Instant) -> None:
         if timeout_ms != NO_TIMEOUT_MS:
-            self._deadlines.set(Deadline(DeadlineKind.TRANSACTION_TIMEOUT, transactional_id), now.timeout_ms + delay_ms)
+            self._deadlines.set(
+                Deadline(DeadlineKind.TRANSACTION_TIMEOUT, transactional_id), now.monotonic_ms + delay_ms
+            )
 
     # -- records --------------------------------------------------------------------------------------------------
 
