@@ -117,7 +117,7 @@ class DurablePartition(Generic[R]):
         self._clock = clock
         self._timers = timers
         self._pending: deque[PendingWrite] = deque()
-        self._when_drained: list[WriteCallback] = []
+        self._awaiting_committed_writes: list[WriteCallback] = []
 
     def now(self) -> Instant:
         return Instant(self._clock.wall_ms(), self._clock.monotonic_ms())
@@ -205,7 +205,7 @@ class DurablePartition(Generic[R]):
         pending, self._pending = self._pending, deque()
         for write in pending:
             write.complete(ErrorCode.NOT_COORDINATOR)
-        self._drained(ErrorCode.NOT_COORDINATOR)
+        self._call_awaiting(ErrorCode.NOT_COORDINATOR)
 
     # -- writing --------------------------------------------------------------------------------------------------
 
@@ -262,11 +262,11 @@ class DurablePartition(Generic[R]):
         for record in records:
             self._playback.replay(record)
 
-    def when_drained(self, callback: WriteCallback) -> None:
+    def when_writes_committed(self, callback: WriteCallback) -> None:
         """Call back once everything appended so far has taken effect (with one replica: immediately), or with
         NOT_COORDINATOR when another broker becomes the coordinator first."""
         if self._pending:
-            self._when_drained.append(callback)
+            self._awaiting_committed_writes.append(callback)
         else:
             callback(ErrorCode.NONE)
 
@@ -315,10 +315,10 @@ class DurablePartition(Generic[R]):
             write.take_effect()
             write.complete(ErrorCode.NONE)
         if not self._pending:
-            self._drained(ErrorCode.NONE)
+            self._call_awaiting(ErrorCode.NONE)
 
-    def _drained(self, error: ErrorCode) -> None:
-        waiting, self._when_drained = self._when_drained, []
+    def _call_awaiting(self, error: ErrorCode) -> None:
+        waiting, self._awaiting_committed_writes = self._awaiting_committed_writes, []
         for callback in waiting:
             callback(error)
 

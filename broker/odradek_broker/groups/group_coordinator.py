@@ -232,7 +232,7 @@ class GroupCoordinator:
             failed = OffsetFetchGroup(group_id=request.group_id, error_code=error)
             pending.complete(failed if error else group_partition.shard.fetch(request, require_stable=True))
 
-        group_partition.when_drained(fetch)
+        group_partition.when_writes_committed(fetch)
         return pending.result() if pending.done else pending
 
     def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Deferred[OffsetDeleteResponse]:
@@ -249,7 +249,7 @@ class GroupCoordinator:
                 return
             group_partition.apply(group_partition.shard.delete_offsets(request, pending, group_partition.now()))
 
-        group_partition.when_drained(delete)
+        group_partition.when_writes_committed(delete)
         return pending.result() if pending.done else pending
 
     # -- administration -------------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ class GroupCoordinator:
 
             group_partition.write_independent(records, written)
 
-        group_partition.when_drained(delete)
+        group_partition.when_writes_committed(delete)
         return pending
 
     # -- inside ---------------------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ class GroupCoordinator:
             if not error:
                 group_partition.write_independent(group_partition.shard.delete_offsets_of_topics(topics), _ignore)
 
-        group_partition.when_drained(delete)
+        group_partition.when_writes_committed(delete)
 
     def _expire_offsets(self, group_partition: GroupPartition) -> None:
         group_partition.shard.settings = settings_from(self._config())
@@ -309,7 +309,7 @@ class GroupCoordinator:
                     group_partition.shard.expire_offsets(group_partition.now().wall_ms), _ignore
                 )
 
-        group_partition.when_drained(expire)
+        group_partition.when_writes_committed(expire)
 
 
 def _ignore(_: ErrorCode) -> None:

@@ -145,9 +145,9 @@ class GroupPartition:
         else:
             done(ErrorCode.NONE)
 
-    def when_drained(self, callback: WriteCallback) -> None:
+    def when_writes_committed(self, callback: WriteCallback) -> None:
         """Call back once everything appended so far has taken effect, or with NOT_COORDINATOR."""
-        self._durable.when_drained(callback)
+        self._durable.when_writes_committed(callback)
 
 
 def _ignore(_: ErrorCode) -> None:

@@ -66,7 +66,7 @@ def test_records_take_effect_in_order_at_the_high_watermark(followed: Coordinato
     outcomes: list[tuple[str, ErrorCode]] = []
     followed.groups.write([offset(5)], lambda error: outcomes.append(("first", error)))
     followed.groups.write([offset(6)], lambda error: outcomes.append(("second", error)))
-    followed.groups.when_drained(lambda error: outcomes.append(("drained", error)))
+    followed.groups.when_writes_committed(lambda error: outcomes.append(("drained", error)))
     assert (outcomes, committed(followed)) == ([], None)
     followed.follower_fetched_everything()
     assert [name for name, error in outcomes if not error] == ["first", "second", "drained"]
@@ -136,7 +136,7 @@ def test_resigning_completes_pending_requests(followed: CoordinatorAlone) -> Non
     response = followed.sync()
     outcomes: list[ErrorCode] = []
     followed.groups.write([offset(5)], outcomes.append)
-    followed.groups.when_drained(outcomes.append)
+    followed.groups.when_writes_committed(outcomes.append)
     followed.groups.resign()
     assert response.result() == SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR)
     assert outcomes == [ErrorCode.NOT_COORDINATOR] * 2

@@ -77,7 +77,7 @@ def test_commits_and_markers_take_effect_at_the_high_watermark(followed: Coordin
     outcomes = write(followed, 5)
     end(followed, commit=True)
     drained: list[int | None] = []
-    followed.groups.when_drained(lambda error: drained.append(committed(followed)))
+    followed.groups.when_writes_committed(lambda error: drained.append(committed(followed)))
     assert (outcomes, committed(followed), unstable(followed), drained) == ([], None, False, [])
     followed.follower_fetched_everything()
     assert (outcomes, committed(followed), unstable(followed), drained) == ([ErrorCode.NONE], 5, False, [5])
