@@ -226,9 +226,9 @@ class DurablePartition(Generic[R]):
         batch = self._batch(records, self._transactional_builder(producer_id, producer_epoch))
         self._write(batch, records, done, None, guard)
 
-    def appended(self, take_effect: Callable[[], None]) -> None:
+    def when_committed(self, take_effect: Callable[[], None]) -> None:
         """Call `take_effect`, in the order of the log, for a batch that another part of the broker has appended."""
-        self._appended(take_effect, _ignore)
+        self._await_commit(take_effect, _ignore)
 
     def _write(
         self,
@@ -246,15 +246,15 @@ class DurablePartition(Generic[R]):
         if isinstance(result, Rejection):
             done(result.error)
         else:
-            self._appended(lambda: self._replay(records), done, late)
+            self._await_commit(lambda: self._replay(records), done, late)
 
-    def _appended(
+    def _await_commit(
         self, take_effect: Callable[[], None], done: WriteCallback, late: WriteCallback | None = None
     ) -> None:
         end_offset = self.partition.log_end_offset
         self._pending.append(PendingWrite(end_offset, take_effect, done, late))
         if self.partition.high_watermark >= end_offset:
-            self._advance()
+            self._complete_committed_writes()
         else:
             self._await_high_watermark(end_offset)
 
@@ -290,12 +290,12 @@ class DurablePartition(Generic[R]):
 
     def _await_high_watermark(self, end_offset: int) -> None:
         waiting = self.partition.wait_for_high_watermark(end_offset, self._write_timeout_ms)
-        waiting.when_done(lambda outcome: self._high_watermark(end_offset, outcome))
+        waiting.when_done(lambda outcome: self._high_watermark_wait_ended(end_offset, outcome))
 
-    def _high_watermark(self, end_offset: int, outcome: Deferred[ErrorCode]) -> None:
+    def _high_watermark_wait_ended(self, end_offset: int, outcome: Deferred[ErrorCode]) -> None:
         error = outcome.result()
         if not error:
-            self._advance()
+            self._complete_committed_writes()
             return
         timed_out = error == ErrorCode.REQUEST_TIMED_OUT and self.state is CoordinatorState.ACTIVE
         failed = [write for write in self._pending if write.end_offset <= end_offset and not write.reported]
@@ -309,7 +309,7 @@ class DurablePartition(Generic[R]):
             # The records are in the log, and may still be committed.
             self._await_high_watermark(end_offset)
 
-    def _advance(self) -> None:
+    def _complete_committed_writes(self) -> None:
         while self._pending and self._pending[0].end_offset <= self.partition.high_watermark:
             write = self._pending.popleft()
             write.take_effect()

@@ -130,7 +130,7 @@ class GroupPartition:
 
     def transaction_ended(self, marker: TransactionMarker) -> None:
         """A marker was appended: once it is committed, the pending offsets of its producer are committed or dropped."""
-        self._durable.appended(lambda: self.shard.transaction_ended(marker.producer_id, commit=marker.commit))
+        self._durable.when_committed(lambda: self.shard.transaction_ended(marker.producer_id, commit=marker.commit))
 
     def write_independent(self, records: Sequence[CoordinatorRecord], done: WriteCallback) -> None:
         """Append records in as many batches as they need; one batch may fail and another take effect."""
