@@ -112,7 +112,7 @@ class CoordinatorPartition(Generic[AnyStep]):
                     response = pending.failed(error) if error else pending.response
                     _deferred(pending.token).complete(response)
 
-            self.durable.write(step.records, written, late=written if self._reports_late_writes else None)
+            self.durable.write(step.records, written, done_late=written if self._reports_late_writes else None)
         self._arm()
 
     def _loaded(self) -> None:

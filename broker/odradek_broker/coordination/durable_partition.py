@@ -79,12 +79,12 @@ class PendingWrite:
     end_offset: int
     take_effect: Callable[[], None]
     done: WriteCallback
-    late: WriteCallback | None
-    reported: bool = False
+    done_late: WriteCallback | None
+    failed: bool = False
     """`done` was called with an error."""
 
     def complete(self, error: ErrorCode) -> None:
-        callback = self.late if self.reported else self.done
+        callback = self.done_late if self.failed else self.done
         if callback is not None:
             callback(error)
 
@@ -209,10 +209,10 @@ class DurablePartition(Generic[R]):
 
     # -- writing --------------------------------------------------------------------------------------------------
 
-    def write(self, records: Sequence[R], done: WriteCallback, late: WriteCallback | None = None) -> None:
+    def write(self, records: Sequence[R], done: WriteCallback, done_late: WriteCallback | None = None) -> None:
         """Append records as one batch; call `done` when they have taken effect, or with the error. After a
-        REQUEST_TIMED_OUT they are in the log and may still take effect: then `late` is called."""
-        self._write(self._batch(records), records, done, late)
+        REQUEST_TIMED_OUT they are in the log and may still take effect: then `done_late` is called."""
+        self._write(self._batch(records), records, done, done_late)
 
     def write_in_transaction(
         self,
@@ -235,7 +235,7 @@ class DurablePartition(Generic[R]):
         batch: bytearray,
         records: Sequence[R],
         done: WriteCallback,
-        late: WriteCallback | None,
+        done_late: WriteCallback | None,
         guard: VerificationGuard | None = None,
     ) -> None:
         leader = self.partition.leader
@@ -246,13 +246,13 @@ class DurablePartition(Generic[R]):
         if isinstance(result, Rejection):
             done(result.error)
         else:
-            self._await_commit(lambda: self._replay(records), done, late)
+            self._await_commit(lambda: self._replay(records), done, done_late)
 
     def _await_commit(
-        self, take_effect: Callable[[], None], done: WriteCallback, late: WriteCallback | None = None
+        self, take_effect: Callable[[], None], done: WriteCallback, done_late: WriteCallback | None = None
     ) -> None:
         end_offset = self.partition.log_end_offset
-        self._pending.append(PendingWrite(end_offset, take_effect, done, late))
+        self._pending.append(PendingWrite(end_offset, take_effect, done, done_late))
         if self.partition.high_watermark >= end_offset:
             self._complete_committed_writes()
         else:
@@ -298,12 +298,12 @@ class DurablePartition(Generic[R]):
             self._complete_committed_writes()
             return
         timed_out = error == ErrorCode.REQUEST_TIMED_OUT and self.state is CoordinatorState.ACTIVE
-        failed = [write for write in self._pending if write.end_offset <= end_offset and not write.reported]
-        for write in failed:
-            write.reported = True
+        waiting = [write for write in self._pending if write.end_offset <= end_offset and not write.failed]
+        for write in waiting:
+            write.failed = True
             if not timed_out:
-                write.late = None
-        for write in failed:  # `done` may append the next records immediately
+                write.done_late = None
+        for write in waiting:  # `done` may append the next records immediately
             write.done(error)
         if timed_out:
             # The records are in the log, and may still be committed.
