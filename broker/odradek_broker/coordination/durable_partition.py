@@ -29,8 +29,8 @@ from odradek_wire.records.record_errors import CorruptRecordError
 
 LOAD_WHOLE_BYTES = 32 * 1024
 """A log up to this size is loaded before `load` returns."""
-LOAD_CHUNK_BYTES = 64 * 1024
-LOAD_CHUNK_RECORDS = 500
+LOAD_SLICE_BYTES = 64 * 1024
+LOAD_SLICE_RECORDS = 500
 """A longer log is read and replayed in slices of these sizes; other work runs between two slices."""
 
 R = TypeVar("R")
@@ -127,23 +127,23 @@ class DurablePartition(Generic[R]):
     def load(self) -> None:
         """Replay the log up to its present end: immediately if it is short, else in slices."""
         start, end = self.partition.log_start_offset, self.partition.log_end_offset
-        work = self._pieces(self._playback.loader(), start, end)
+        slices = self._slices(self._playback.loader(), start, end)
         if self.partition.log.size_bytes <= LOAD_WHOLE_BYTES:
-            while self._load_piece(work):
+            while self._load_next_slice(slices):
                 pass
         else:
-            self._timers.call_soon(lambda: self._load_in_slices(work))
+            self._timers.call_soon(lambda: self._load_in_slices(slices))
 
-    def _load_in_slices(self, work: Iterator[None]) -> None:
-        if self._load_piece(work):
-            self._timers.call_soon(lambda: self._load_in_slices(work))
+    def _load_in_slices(self, slices: Iterator[None]) -> None:
+        if self._load_next_slice(slices):
+            self._timers.call_soon(lambda: self._load_in_slices(slices))
 
-    def _load_piece(self, work: Iterator[None]) -> bool:
-        """Load the next piece; return False when none is left or loading has ended."""
+    def _load_next_slice(self, slices: Iterator[None]) -> bool:
+        """Load the next slice; return False when none is left or loading has ended."""
         if self.state is not CoordinatorState.LOADING:
             return False
         try:
-            next(work)
+            next(slices)
         except StopIteration:
             self._await_loaded_records()
             return False
@@ -187,16 +187,16 @@ class DurablePartition(Generic[R]):
         elif self.state in (CoordinatorState.LOADING, CoordinatorState.UNCOMMITTED):
             self.state = CoordinatorState.FAILED
 
-    def _pieces(self, loader: CoordinatorLoader, offset: int, end: int) -> Iterator[None]:
+    def _slices(self, loader: CoordinatorLoader, offset: int, end: int) -> Iterator[None]:
         while offset < end:
             # Between two slices the beginning of the log may have been deleted.
             offset = max(offset, self.partition.log_start_offset)
-            chunk = self.partition.log.read(offset, LOAD_CHUNK_BYTES, limit=end, min_one=True)
-            if chunk is None or not len(chunk):
+            batches = self.partition.log.read(offset, LOAD_SLICE_BYTES, limit=end, min_one=True)
+            if batches is None or not len(batches):
                 break
-            offset = max(loader.feed(memoryview(chunk.tobytes())), offset + 1)
+            offset = max(loader.feed(memoryview(batches.tobytes())), offset + 1)
             yield
-        while loader.apply(LOAD_CHUNK_RECORDS):
+        while loader.apply(LOAD_SLICE_RECORDS):
             yield
 
     def resign(self) -> None:
