@@ -67,7 +67,7 @@ class CoordinatorPlayback(Generic[R]):
     encode: Callable[[R], tuple[bytes, bytes | None]]
     replay: Callable[[R], None]
     loader: Callable[[], CoordinatorLoader]
-    irrevocable: bool = False
+    needs_committed_records: bool = False
     """The coordinator acts on other brokers because of this state (it sends markers), so a record that is loaded must
     not get lost afterwards."""
 
@@ -145,7 +145,7 @@ class DurablePartition(Generic[R]):
         try:
             next(slices)
         except StopIteration:
-            self._await_loaded_records()
+            self._activate_once_committed()
             return False
         except (
             OSError,
@@ -159,31 +159,31 @@ class DurablePartition(Generic[R]):
             self._log.error("coordinator state cannot be loaded", error=str(error))
         return self.state is CoordinatorState.LOADING
 
-    def _await_loaded_records(self) -> None:
+    def _activate_once_committed(self) -> None:
         """Become active once everything that was loaded is committed.
 
         The coordinator before may have acknowledged records above the high watermark, or they may be lost: an offset
         that a client has seen must not go back either way (as KIP-207 for the end of a log; Kafka does not wait here).
         With fewer than min.insync.replicas in sync the high watermark will not move soon: then the loaded state is
-        served, unless an irrevocable action may follow from it."""
+        served, unless an needs_committed_records action may follow from it."""
         partition = self.partition
         if self.state not in (CoordinatorState.LOADING, CoordinatorState.UNCOMMITTED):
             return
         leader = partition.leader
-        stuck = leader is not None and leader.under_min_isr
-        if not partition.is_behind_epoch_start or (stuck and not self._playback.irrevocable):
+        under_min_isr = leader is not None and leader.under_min_isr
+        if not partition.is_behind_epoch_start or (under_min_isr and not self._playback.needs_committed_records):
             self.state = CoordinatorState.ACTIVE
             self._loaded()
             return
-        if stuck:
+        if under_min_isr:
             self.state = CoordinatorState.UNCOMMITTED
         assert leader is not None, "only a leader lags behind its epoch"
         waiting = partition.wait_for_high_watermark(leader.leader_epoch_start_offset, self._write_timeout_ms)
-        waiting.when_done(lambda outcome: self._loaded_records_awaited(outcome.result()))
+        waiting.when_done(lambda outcome: self._activation_wait_ended(outcome.result()))
 
-    def _loaded_records_awaited(self, error: ErrorCode) -> None:
+    def _activation_wait_ended(self, error: ErrorCode) -> None:
         if error in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT):
-            self._await_loaded_records()
+            self._activate_once_committed()
         elif self.state in (CoordinatorState.LOADING, CoordinatorState.UNCOMMITTED):
             self.state = CoordinatorState.FAILED
 

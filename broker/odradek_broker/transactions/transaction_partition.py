@@ -62,7 +62,7 @@ class TransactionPartition:
                 encode=encode_record,
                 replay=self.shard.replay,
                 loader=lambda: TransactionLoader(self.shard),
-                irrevocable=True,
+                needs_committed_records=True,
             ),
             shard=CoordinatorShard(
                 loaded=lambda now: self.shard.loaded(partition.leader_epoch, now),
