@@ -52,11 +52,11 @@ class CoordinatorState(Enum):
 class CoordinatorLoader(Protocol):
     """Builds a coordinator's state from its log."""
 
-    def feed(self, data: memoryview) -> int:
+    def read_batches(self, data: memoryview) -> int:
         """Read these batches and return the offset after the last whole one; a last batch that is cut off is
         ignored."""
 
-    def apply(self, count: int) -> bool:
+    def replay_next(self, count: int) -> bool:
         """Replay the next `count` records; return False when none is left."""
 
 
@@ -194,9 +194,9 @@ class DurablePartition(Generic[R]):
             batches = self.partition.log.read(offset, LOAD_SLICE_BYTES, limit=end, min_one=True)
             if batches is None or not len(batches):
                 break
-            offset = max(loader.feed(memoryview(batches.tobytes())), offset + 1)
+            offset = max(loader.read_batches(memoryview(batches.tobytes())), offset + 1)
             yield
-        while loader.apply(LOAD_SLICE_RECORDS):
+        while loader.replay_next(LOAD_SLICE_RECORDS):
             yield
 
     def resign(self) -> None:

@@ -85,11 +85,11 @@ class History:
         while data:
             # In pieces of any length, as it is read from the disk.
             size = self.random.randint(1, len(data))
-            if loading.feed(data[:size]) == -1:
+            if loading.read_batches(data[:size]) == -1:
                 size = len(data)
-                loading.feed(data)
+                loading.read_batches(data)
             data = data[self.whole(data[:size]) :]
-        while loading.apply(self.random.randint(1, 5)):
+        while loading.replay_next(self.random.randint(1, 5)):
             pass
         return shard
 

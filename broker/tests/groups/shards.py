@@ -109,8 +109,8 @@ def loaded(*batches: bytes) -> GroupShard:
     shard = new_shard()
     loading = GroupLoader(shard)
     for data in batches:
-        loading.feed(memoryview(data))
-    while loading.apply(1):
+        loading.read_batches(memoryview(data))
+    while loading.replay_next(1):
         pass
     shard.loaded(NOW)
     return shard

@@ -27,9 +27,9 @@ def test_the_last_record_of_a_key_is_loaded() -> None:
     assert committed(loaded(batch(0, [offset(1), OffsetRecord("g", "t", 0, None)]))) is None
 
 
-def test_feed_returns_the_offset_after_the_last_batch() -> None:
+def test_read_batches_returns_the_offset_after_the_last_batch() -> None:
     shard = new_shard()
-    assert GroupLoader(shard).feed(memoryview(batch(0, [offset(1), offset(2)]) + batch(2, [offset(3)]))) == 3
+    assert GroupLoader(shard).read_batches(memoryview(batch(0, [offset(1), offset(2)]) + batch(2, [offset(3)]))) == 3
 
 
 def test_transactional_offsets_are_loaded_once_their_marker_commits() -> None:

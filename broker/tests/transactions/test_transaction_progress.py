@@ -453,10 +453,10 @@ def test_loading_replays_only_the_last_record_of_each_id() -> None:
     shard = TransactionShard(TransactionSettings())
     loading = TransactionLoader(shard)
     half = len(data) // 2
-    read = loading.feed(memoryview(data)[:half])
+    read = loading.read_batches(memoryview(data)[:half])
     assert 0 < read < len(core.log), "half a batch is left"
-    assert loading.feed(memoryview(data)) == len(core.log)
-    while loading.apply(1):
+    assert loading.read_batches(memoryview(data)) == len(core.log)
+    while loading.replay_next(1):
         pass
     assert set(shard.transactions) == {"t", "u"}
     assert shard.transactions["t"].state is TransactionState.COMPLETE_COMMIT
@@ -466,6 +466,6 @@ def test_a_broken_record_fails_loading() -> None:
     builder = BatchBuilder()
     builder.append(1, b"\0\0\0\1t", b"\0\1")
     loading = TransactionLoader(TransactionShard(TransactionSettings()))
-    loading.feed(memoryview(builder.build()))
+    loading.read_batches(memoryview(builder.build()))
     with pytest.raises(DecodeError):
-        loading.apply(1)
+        loading.replay_next(1)

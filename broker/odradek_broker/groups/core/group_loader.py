@@ -34,7 +34,7 @@ class GroupLoader:
         """Producer id → the records of its open transaction."""
         self._remaining: Iterator[tuple[int, int, bytes, bytes | None]] | None = None
 
-    def feed(self, data: memoryview) -> int:
+    def read_batches(self, data: memoryview) -> int:
         """Read these batches and return the offset after the last one; a batch that is cut off is ignored."""
         latest, pending = self._latest, self._open
         next_offset = -1
@@ -52,8 +52,8 @@ class GroupLoader:
             next_offset = header.next_offset
         return next_offset
 
-    def apply(self, count: int) -> bool:
-        """Replay the next `count` last or pending records; return False when none is left. `feed` must not follow.
+    def replay_next(self, count: int) -> bool:
+        """Replay the next `count` last or pending records; return False when none is left. `read_batches` must not follow.
 
         Raises `DecodeError` for an invalid record."""
         if self._remaining is None:

@@ -15,7 +15,7 @@ from odradek_wire.records.record_codec import read_records
 
 
 class TransactionLoader:
-    """Receives batches by `feed`, beginning with the log's first one, then replays by `apply`.
+    """Receives batches by `read_batches`, beginning with the log's first one, then replays by `replay_next`.
 
     A log may contain thousands of records of one transactional id: only the last one is decoded and replayed."""
 
@@ -24,7 +24,7 @@ class TransactionLoader:
         self._latest: dict[bytes, bytes | None] = {}
         self._left: Iterator[tuple[bytes, bytes | None]] | None = None
 
-    def feed(self, data: memoryview) -> int:
+    def read_batches(self, data: memoryview) -> int:
         """Read these batches and return the offset after the last whole one; a last batch that is cut off is
         ignored."""
         next_offset = -1
@@ -36,8 +36,8 @@ class TransactionLoader:
             next_offset = header.next_offset
         return next_offset
 
-    def apply(self, count: int) -> bool:
-        """Replay the next `count` records; return False when none is left. `feed` is not called after this.
+    def replay_next(self, count: int) -> bool:
+        """Replay the next `count` records; return False when none is left. `read_batches` is not called after this.
 
         Raises `DecodeError` for a record that cannot be decoded."""
         if self._left is None:
