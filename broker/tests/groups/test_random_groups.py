@@ -206,7 +206,7 @@ class World:
         if not isinstance(group, ClassicGroup):
             return
         waiting = [member for member in group.members.values() if member.awaiting_join is not None]
-        assert group.members_awaiting_join == len(waiting)
+        assert group.num_members_awaiting_join == len(waiting)
         assert not waiting or group.is_in(ClassicGroupState.PREPARING_REBALANCE)
         assert all(m.awaiting_sync is None for m in group.members.values()) or group.is_in(
             ClassicGroupState.COMPLETING_REBALANCE
@@ -292,4 +292,4 @@ def test_a_generation_has_at_most_group_max_size_members(seed: int) -> None:
     for _ in range(100):
         world.run(3)
         group = world.shard.groups.get("g")
-        assert group is None or (isinstance(group, ClassicGroup) and group.members_awaiting_join <= 3)
+        assert group is None or (isinstance(group, ClassicGroup) and group.num_members_awaiting_join <= 3)

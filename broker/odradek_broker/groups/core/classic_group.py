@@ -74,8 +74,8 @@ class ClassicGroup:
         "initial_delay_left_ms",
         "leader",
         "members",
-        "members_awaiting_join",
         "new_member_added",
+        "num_members_awaiting_join",
         "pending_join_members",
         "pending_sync_members",
         "previous_state",
@@ -105,7 +105,7 @@ class ClassicGroup:
         """Members of this generation that have not sent SyncGroup; a dict because it is ordered."""
         self.supported_protocols: dict[str, int] = {}
         """Protocol name → number of members that support it."""
-        self.members_awaiting_join = 0
+        self.num_members_awaiting_join = 0
         self.new_member_added = False
         """A member has joined during the initial delay, which may therefore be extended."""
         self.initial_delay_left_ms: int | None = None
@@ -222,7 +222,7 @@ class ClassicGroup:
 
     @property
     def has_all_members_joined(self) -> bool:
-        return self.members_awaiting_join == len(self.members) and not self.pending_join_members
+        return self.num_members_awaiting_join == len(self.members) and not self.pending_join_members
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -412,7 +412,7 @@ class ClassicGroup:
                 del self.supported_protocols[name]
 
     def _set_awaiting_join(self, member: ClassicGroupMember, token: Token | None) -> None:
-        self.members_awaiting_join += (token is not None) - (member.awaiting_join is not None)
+        self.num_members_awaiting_join += (token is not None) - (member.awaiting_join is not None)
         member.awaiting_join = token
 
 

@@ -89,7 +89,7 @@ def _accepts_joining_member(step: GroupStep, group: ClassicGroup, member_id: str
     member = group.members.get(member_id)
     if group.is_in(ClassicGroupState.PREPARING_REBALANCE):
         rejoined = member is not None and member.awaiting_join is not None
-        return rejoined or group.members_awaiting_join < step.settings.max_size
+        return rejoined or group.num_members_awaiting_join < step.settings.max_size
     return group.is_empty or member is not None or len(group.members) < step.settings.max_size
 
 
