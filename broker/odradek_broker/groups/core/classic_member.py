@@ -44,6 +44,6 @@ class ClassicGroupMember:
         return next(name for name, _ in self.protocols if name in candidates)
 
     @property
-    def has_pending_request(self) -> bool:
+    def is_session_paused(self) -> bool:
         """A member whose JoinGroup or SyncGroup is pending sends no heartbeats, and its session does not expire."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)

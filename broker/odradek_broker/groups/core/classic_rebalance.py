@@ -118,7 +118,7 @@ def session_expired(step: GroupStep, group: ClassicGroup, member_id: str) -> Non
         group.remove(member_id)
         if group.is_in(ClassicGroupState.PREPARING_REBALANCE) and group.has_all_members_joined:
             complete_join(step, group)
-    elif member is not None and not member.has_pending_request:
+    elif member is not None and not member.is_session_paused:
         log_event(step, "member session expired", group, member, notable=True)
         remove_member(step, group, member)
         if group.is_in(ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):

@@ -63,7 +63,7 @@ class GroupWrite(Protocol):
     def group_id(self) -> str: ...
 
 
-class MemberOfAnyKind(Protocol):
+class LoggedMember(Protocol):
     """A member as the broker's log names it."""
 
     member_id: str
@@ -85,7 +85,7 @@ class GroupStep(Step[CoordinatorRecord, GroupWrite]):
         event: str,
         group_id: str,
         epoch: int,
-        member: MemberOfAnyKind | None = None,
+        member: LoggedMember | None = None,
         *,
         notable: bool = False,
     ) -> None:
