@@ -286,7 +286,7 @@ class GroupCoordinator:
                 result.error_code = result.error_code or offset_write_error(error)
                 pending.complete(result)
 
-            group_partition.write_independent(records, written)
+            group_partition.write_in_batches(records, written)
 
         group_partition.when_writes_committed(delete)
         return pending
@@ -296,7 +296,7 @@ class GroupCoordinator:
     def _delete_offsets_of_topics(self, group_partition: GroupPartition, topics: Sequence[str]) -> None:
         def delete(error: ErrorCode) -> None:
             if not error:
-                group_partition.write_independent(group_partition.shard.delete_offsets_of_topics(topics), _ignore)
+                group_partition.write_in_batches(group_partition.shard.delete_offsets_of_topics(topics), _ignore)
 
         group_partition.when_writes_committed(delete)
 
@@ -305,7 +305,7 @@ class GroupCoordinator:
 
         def expire(error: ErrorCode) -> None:
             if not error:
-                group_partition.write_independent(
+                group_partition.write_in_batches(
                     group_partition.shard.expire_offsets(group_partition.now().wall_ms), _ignore
                 )
 

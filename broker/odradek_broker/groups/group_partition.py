@@ -28,7 +28,7 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import Compression
 
 BATCH_BYTES_MAX = 512 * 1024
-"""The size at which `write_independent` begins another batch."""
+"""The size at which `write_in_batches` begins another batch."""
 
 
 class GroupPartition:
@@ -132,7 +132,7 @@ class GroupPartition:
         """A marker was appended: once it is committed, the pending offsets of its producer are committed or dropped."""
         self._durable.when_committed(lambda: self.shard.transaction_ended(marker.producer_id, commit=marker.commit))
 
-    def write_independent(self, records: Sequence[CoordinatorRecord], done: WriteCallback) -> None:
+    def write_in_batches(self, records: Sequence[CoordinatorRecord], done: WriteCallback) -> None:
         """Append records in as many batches as they need; one batch may fail and another take effect."""
         size, start = 0, 0
         for index, record in enumerate(records):

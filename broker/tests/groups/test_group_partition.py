@@ -146,7 +146,7 @@ def test_independent_records_are_written_in_several_batches(broker: CoordinatorA
     long = "x" * 4000
     records = [OffsetRecord("g", "t", n, OffsetCommitValue(n, -1, long, 100)) for n in range(300)]
     outcomes: list[ErrorCode] = []
-    broker.groups.write_independent(records, outcomes.append)
+    broker.groups.write_in_batches(records, outcomes.append)
     assert outcomes == [ErrorCode.NONE]
     assert len(broker.groups.shard.offsets.of_group("g")["t"]) == 300
 
