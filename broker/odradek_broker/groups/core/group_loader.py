@@ -30,13 +30,13 @@ class GroupLoader:
     def __init__(self, shard: GroupShard) -> None:
         self._shard = shard
         self._latest: Latest = {}
-        self._open: dict[int, Latest] = {}
+        self._pending_by_producer: dict[int, Latest] = {}
         """Producer id → the records of its open transaction."""
         self._remaining: Iterator[tuple[int, int, bytes, bytes | None]] | None = None
 
     def read_batches(self, data: memoryview) -> int:
         """Read these batches and return the offset after the last one; a batch that is cut off is ignored."""
-        latest, pending = self._latest, self._open
+        latest, pending_by_producer = self._latest, self._pending_by_producer
         next_offset = -1
         for header in iterate(data, allow_partial=True):
             if header.is_control:
@@ -47,7 +47,7 @@ class GroupLoader:
                 for record in read_records(data, header):
                     if record.key is not None:
                         latest[record.key] = (record.offset, record.value)
-                        if pending and record.value is None:
+                        if pending_by_producer and record.value is None:
                             self._drop_pending(record.key)
             next_offset = header.next_offset
         return next_offset
@@ -58,7 +58,7 @@ class GroupLoader:
         Raises `DecodeError` for an invalid record."""
         if self._remaining is None:
             records = [(offset, NO_PRODUCER_ID, key, value) for key, (offset, value) in self._latest.items()]
-            for producer_id, pending in self._open.items():
+            for producer_id, pending in self._pending_by_producer.items():
                 records += [(offset, producer_id, key, value) for key, (offset, value) in pending.items()]
             self._remaining = iter(sorted(records))
         for _ in range(count):
@@ -77,18 +77,18 @@ class GroupLoader:
             if record.value is None:
                 self._drop_pending(record.key)
             elif is_offset_key(record.key):
-                into = self._open.setdefault(header.producer_id, {})
+                into = self._pending_by_producer.setdefault(header.producer_id, {})
             # Any other record in a transactional batch takes effect immediately, as in Kafka.
             into[record.key] = (record.offset, record.value)
 
     def _drop_pending(self, key: bytes) -> None:
         """A deletion also deletes the pending offsets of open transactions."""
-        for pending in self._open.values():
+        for pending in self._pending_by_producer.values():
             pending.pop(key, None)
 
     def _end_transaction(self, data: memoryview, header: RecordBatchHeader) -> None:
         for record in read_records(data, header):
-            pending = self._open.pop(header.producer_id, {})
+            pending = self._pending_by_producer.pop(header.producer_id, {})
             if record_type_of(record.key) is not ControlRecordType.COMMIT:
                 continue
             for key, committed in pending.items():
