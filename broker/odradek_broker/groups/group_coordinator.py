@@ -128,15 +128,17 @@ class GroupCoordinator:
         self, handler: RequestHandler[Request, Response], request: Request, client: GroupClient
     ) -> Response | Deferred[Response]:
         """Serve a request about the members of a group: JoinGroup, SyncGroup, a heartbeat."""
-        error = self._refusal(handler, request)
-        group_partition = error or self._runtime.find(request.group_id)
+        error = self._validate(handler, request)
+        if error:
+            return handler.failed(request, error)
+        group_partition = self._runtime.find(request.group_id)
         if isinstance(group_partition, ErrorCode):
-            return handler.refused(request, group_partition)
+            return handler.failed(request, group_partition)
         pending: Deferred[Response] = Deferred()
         group_partition.apply(group_partition.shard.handle(handler, request, client, pending, group_partition.now()))
         return pending.result() if pending.done else pending
 
-    def _refusal(self, handler: RequestHandler[Request, Response], request: Request) -> ErrorCode:
+    def _validate(self, handler: RequestHandler[Request, Response], request: Request) -> ErrorCode:
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
         if handler.validate is None:

@@ -56,7 +56,7 @@ def _join(groups: Groups, step: GroupStep, request: JoinGroupRequest, client: Gr
         step.records.append(new_group_record(created))
 
 
-def _join_refused(request: JoinGroupRequest, error: ErrorCode) -> JoinGroupResponse:
+def _join_failed(request: JoinGroupRequest, error: ErrorCode) -> JoinGroupResponse:
     invalid = error in (ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_SESSION_TIMEOUT)
     return join_error(error, request.member_id if invalid else NO_MEMBER)
 
@@ -74,7 +74,7 @@ def _sync(groups: Groups, step: GroupStep, request: SyncGroupRequest, client: Gr
         step.respond(token, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
 
 
-def _sync_refused(request: SyncGroupRequest, error: ErrorCode) -> SyncGroupResponse:
+def _sync_failed(request: SyncGroupRequest, error: ErrorCode) -> SyncGroupResponse:
     # The coordinator does not know the group while it loads; a member that rejoins does no harm.
     loading = error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if loading else error)
@@ -88,7 +88,7 @@ def _heartbeat(groups: Groups, step: GroupStep, request: HeartbeatRequest, clien
     step.respond(token, HeartbeatResponse(error_code=error))
 
 
-def _heartbeat_refused(request: HeartbeatRequest, error: ErrorCode) -> HeartbeatResponse:
+def _heartbeat_failed(request: HeartbeatRequest, error: ErrorCode) -> HeartbeatResponse:
     # The group may have this member: its session begins when the coordinator has loaded.
     loading = error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error)
@@ -111,17 +111,17 @@ def _leave(groups: Groups, step: GroupStep, request: LeaveGroupRequest, client: 
 
 
 JOIN_GROUP = RequestHandler(
-    request=JoinGroupRequest,
+    request_class=JoinGroupRequest,
     handle=_join,
-    refused=_join_refused,
+    failed=_join_failed,
     validate=_validate_join,
 )
-SYNC_GROUP = RequestHandler(request=SyncGroupRequest, handle=_sync, refused=_sync_refused)
-HEARTBEAT = RequestHandler(request=HeartbeatRequest, handle=_heartbeat, refused=_heartbeat_refused)
+SYNC_GROUP = RequestHandler(request_class=SyncGroupRequest, handle=_sync, failed=_sync_failed)
+HEARTBEAT = RequestHandler(request_class=HeartbeatRequest, handle=_heartbeat, failed=_heartbeat_failed)
 LEAVE_GROUP = RequestHandler(
-    request=LeaveGroupRequest,
+    request_class=LeaveGroupRequest,
     handle=_leave,
-    refused=lambda request, error: LeaveGroupResponse(error_code=error),
+    failed=lambda request, error: LeaveGroupResponse(error_code=error),
 )
 """The request's `members` are those that leave, in every version."""
 
@@ -185,7 +185,7 @@ CLASSIC = GroupKind(
     decode=decode_group_metadata,
     replay=_replay,
     load=_load,
-    handlers={handler.request: handler for handler in (JOIN_GROUP, SYNC_GROUP, HEARTBEAT, LEAVE_GROUP)},
+    handlers={handler.request_class: handler for handler in (JOIN_GROUP, SYNC_GROUP, HEARTBEAT, LEAVE_GROUP)},
     loaded=_loaded,
     unloaded=_unloaded,
     deadline_passed=_deadline_passed,

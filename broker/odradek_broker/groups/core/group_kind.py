@@ -35,10 +35,10 @@ Record = TypeVar("Record", bound=CoordinatorRecord)
 class RequestHandler(Generic[Request, Response]):
     """How the coordinator serves one API about the members of a group, such as JoinGroup or a heartbeat."""
 
-    request: type[Request]
+    request_class: type[Request]
     handle: Callable[[Groups, GroupStep, Request, GroupClient, Token], None]
     """Complete the token with a response: in this step, or in a later one."""
-    refused: Callable[[Request, ErrorCode], Response]
+    failed: Callable[[Request, ErrorCode], Response]
     """The response for an error that the coordinator finds before it looks at the group: INVALID_GROUP_ID,
     NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, or an error of `validate`."""
     validate: Callable[[Request, GroupSettings], ErrorCode] | None = None
