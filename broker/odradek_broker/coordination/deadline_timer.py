@@ -16,19 +16,19 @@ class DeadlineTimer:
     with every heartbeat, needs no new timer."""
 
     def __init__(
-        self, clock: Clock, timers: Timers, next_ms: Callable[[], int | None], expire: Callable[[], None]
+        self, clock: Clock, timers: Timers, next_deadline_ms: Callable[[], int | None], expire: Callable[[], None]
     ) -> None:
-        """`next_ms` returns a time at or before the next deadline, on the clock of timeouts; `expire` handles all
+        """`next_deadline_ms` returns a time at or before the next deadline, on the clock of timeouts; `expire` handles all
         deadlines that have passed."""
         self._clock = clock
         self._timers = timers
-        self._next_ms = next_ms
+        self._next_deadline_ms = next_deadline_ms
         self._expire = expire
         self._timer: TimerHandle | None = None
 
     def arm(self) -> None:
         """Set the timer for the next deadline, unless it is set for that time or an earlier one."""
-        next_ms = self._next_ms()
+        next_ms = self._next_deadline_ms()
         if next_ms is None:
             return
         if self._timer is not None and self._timer.pending:
