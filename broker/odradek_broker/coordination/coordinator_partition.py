@@ -1,4 +1,4 @@
-"""One partition of a coordinator's internal topic that this broker leads: the state machine joined to its log.
+"""One partition of a coordinator's internal topic that this broker leads: a state machine and its log.
 
 Owns applying the steps of the state machine: events, responses, appends and the deadline timer. Leaves loading and
 appending to `durable_partition`, and the parts of a step that only one coordinator has to `group_partition` and
@@ -28,17 +28,17 @@ AnyStep = TypeVar("AnyStep", bound=Step[Any, Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorShard(Generic[AnyStep]):
-    """The inputs of a coordinator's shard, apart from requests; each leads to a step (as Kafka's CoordinatorShard)."""
+    """The callbacks of a coordinator's state machine, apart from requests (Kafka's CoordinatorShard)."""
 
     loaded: Callable[[Instant], AnyStep]
-    """The log is replayed: the coordinator serves requests from now on."""
+    """Make the first step, when the log is replayed and the coordinator begins to serve requests."""
     written: Callable[[AnyStep, ErrorCode], None]
-    """The append of a step's records has completed, or has failed with this error."""
+    """Handle the outcome of a step's write: NONE when its records are committed, or the error."""
     next_deadline_ms: Callable[[], int | None]
     expired: Callable[[Instant], Iterable[AnyStep]]
-    """One step for each deadline that has passed. Lazy: each step is made when it is taken."""
+    """Yield one step for each deadline that has passed. The caller applies a step before it takes the next one."""
     unloaded: Callable[[Instant], AnyStep]
-    """Another broker is the coordinator now."""
+    """Make the last step, with an error for every pending request: another broker is the coordinator now."""
 
 
 class CoordinatorPartition(Generic[AnyStep]):
@@ -58,8 +58,9 @@ class CoordinatorPartition(Generic[AnyStep]):
         effects: Callable[[AnyStep], None] = lambda step: None,
         reports_late_writes: bool = False,
     ) -> None:
-        """`effects` applies the parts of a step that only this coordinator has, after the responses. With
-        `reports_late_writes`, `written` is called a second time for a write that takes effect after it timed out."""
+        """`effects` applies the parts of a step that only this coordinator has; it is called after the responses are
+        sent. With `reports_late_writes`, the shard's `written` is called a second time for a write that is committed
+        after it failed with REQUEST_TIMED_OUT."""
         self._log = log.bind(topic=partition.topic, partition=partition.index)
         self._shard = shard
         self._effects = effects
@@ -108,7 +109,7 @@ class CoordinatorPartition(Generic[AnyStep]):
             def written(error: ErrorCode) -> None:
                 self._shard.written(step, error)
                 for pending in step.responses_once_written:
-                    # A second call, for a late write, finds these requests completed.
+                    # The second call for a late write has no effect here: the requests are completed.
                     response = pending.failed(error) if error else pending.response
                     _deferred(pending.token).complete(response)
 

@@ -1,4 +1,4 @@
-"""The partitions of one internal topic that this broker leads, and the look-up of the one that keeps a key.
+"""The partitions of one internal topic that this broker leads, and the look-up of the partition of a key.
 
 Owns loading and unloading them as their leader changes, and the interval of their cleanup. Leaves the work of one
 partition to the coordinator. Kafka's CoordinatorRuntime.
@@ -43,8 +43,8 @@ class CoordinatorRuntime(Generic[P]):
         cleanup_interval_ms: Callable[[], int],
         clean_up: Callable[[P], None],
     ) -> None:
-        """`new_partition_count` is the number of partitions that the topic will have if it does not exist. `clean_up`
-        is called for every active partition at the interval."""
+        """`new_partition_count` returns the number of partitions that the topic gets when it is created. `clean_up` is
+        called for every active partition at the interval."""
         self._topic = topic
         self._new_partition_count = new_partition_count
         self._image = image
@@ -64,7 +64,8 @@ class CoordinatorRuntime(Generic[P]):
         return [partition for partition in self._partitions.values() if partition.state is CoordinatorState.ACTIVE]
 
     def load(self, index: int, partition: P) -> None:
-        """This broker leads the partition now; one of an older epoch has been unloaded."""
+        """Load a partition that this broker has become the leader of. The caller has unloaded the one of an older
+        leader epoch."""
         assert index not in self._partitions
         self._partitions[index] = partition
         partition.load()
@@ -72,7 +73,7 @@ class CoordinatorRuntime(Generic[P]):
             self._schedule_cleanup()
 
     def unload(self, index: int) -> None:
-        """Another broker leads the partition now."""
+        """Resign from a partition that another broker leads now."""
         partition = self._partitions.pop(index, None)
         if partition is not None:
             partition.resign()
@@ -91,7 +92,7 @@ class CoordinatorRuntime(Generic[P]):
         return partition_for(key, len(topic.partitions) if topic else self._new_partition_count())
 
     def find(self, key: str) -> P | ErrorCode:
-        """Return the key's partition if this broker leads it and has loaded it."""
+        """Return the key's partition if this broker leads it and has loaded it, else the error for the client."""
         partition = self._partitions.get(self.partition_of(key))
         if partition is None:
             return ErrorCode.NOT_COORDINATOR

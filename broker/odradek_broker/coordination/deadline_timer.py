@@ -12,14 +12,14 @@ from odradek_broker.timers import TimerHandle, Timers
 
 
 class DeadlineTimer:
-    """Armed after each step. A deadline after the one that is armed needs no timer yet; a deadline that moves later, as
-    with every heartbeat, needs no new timer."""
+    """Armed after each step. Only a deadline before the timer's time resets the timer, so a heartbeat, which moves a
+    deadline later, does not. If the timer fires before any deadline has passed, it is armed again."""
 
     def __init__(
         self, clock: Clock, timers: Timers, next_deadline_ms: Callable[[], int | None], expire: Callable[[], None]
     ) -> None:
-        """`next_deadline_ms` returns a time at or before the next deadline, on the clock of timeouts; `expire` handles all
-        deadlines that have passed."""
+        """`next_deadline_ms` returns a time at or before the next deadline, on the clock of timeouts. `expire` handles
+        the deadlines that have passed."""
         self._clock = clock
         self._timers = timers
         self._next_deadline_ms = next_deadline_ms

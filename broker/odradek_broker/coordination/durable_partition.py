@@ -1,4 +1,4 @@
-"""One partition that keeps the state of a coordinator: records are appended, and take effect once they are committed.
+"""The log of a coordinator's partition: records are appended to it, and take effect when they are committed.
 
 Owns loading, appending, waiting for the high watermark, and replaying in order. Leaves the meaning of records to the
 state machine, and steps, responses and deadlines to `coordinator_partition`.
@@ -28,10 +28,10 @@ from odradek_wire.records.builder import BatchBuilder
 from odradek_wire.records.record_errors import CorruptRecordError
 
 LOAD_WHOLE_BYTES = 32 * 1024
-"""A log up to this size is loaded before `load` returns."""
+"""A log of up to this size is loaded before `load` returns; a longer one in slices."""
 LOAD_SLICE_BYTES = 64 * 1024
 LOAD_SLICE_RECORDS = 500
-"""A longer log is read and replayed in slices of these sizes; other work runs between two slices."""
+"""The sizes of a slice that is read and of one that is replayed; other callbacks run between two slices."""
 
 R = TypeVar("R")
 WriteCallback = Callable[[ErrorCode], None]
@@ -42,7 +42,7 @@ class CoordinatorState(Enum):
 
     LOADING = "loading"
     UNCOMMITTED = "uncommitted"
-    """Loaded, but records at the end of the log may still be lost, and fewer than min.insync.replicas are in sync."""
+    """Loaded, but the last records are not committed, and cannot be soon: the ISR is below min.insync.replicas."""
     ACTIVE = "active"
     FAILED = "failed"
     CLOSED = "closed"
@@ -53,8 +53,7 @@ class CoordinatorLoader(Protocol):
     """Builds a coordinator's state from its log."""
 
     def read_batches(self, data: memoryview) -> int:
-        """Read these batches and return the offset after the last whole one; a last batch that is cut off is
-        ignored."""
+        """Read these batches and return the offset after the last whole one; ignore a last batch that is cut off."""
 
     def replay_next(self, count: int) -> bool:
         """Replay the next `count` records; return False when none is left."""
@@ -62,14 +61,14 @@ class CoordinatorLoader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorPlayback(Generic[R]):
-    """How records become bytes, and how they change a coordinator's state (as Kafka's CoordinatorPlayback)."""
+    """The encoding of a coordinator's records, and their effect on its state (Kafka's CoordinatorPlayback)."""
 
     encode: Callable[[R], tuple[bytes, bytes | None]]
     replay: Callable[[R], None]
     loader: Callable[[], CoordinatorLoader]
     needs_committed_records: bool = False
-    """The coordinator acts on other brokers because of this state (it sends markers), so a record that is loaded must
-    not get lost afterwards."""
+    """Whether the coordinator must wait until the loaded records are committed, even when the ISR is below
+    min.insync.replicas. True for transactions: a marker cannot be taken back if the record that caused it is lost."""
 
 
 @dataclass(slots=True)
@@ -80,6 +79,7 @@ class PendingWrite:
     take_effect: Callable[[], None]
     done: WriteCallback
     done_late: WriteCallback | None
+    """Called when the batch is committed after `done` was called with REQUEST_TIMED_OUT."""
     failed: bool = False
     """`done` was called with an error."""
 
@@ -90,7 +90,7 @@ class PendingWrite:
 
 
 class DurablePartition(Generic[R]):
-    """Appends immediately and in order; records take effect, in the same order, when the high watermark passes them.
+    """Appends records immediately, and applies them to the state, in the order of the log, when they are committed.
     With one replica that is before `write` returns."""
 
     def __init__(
@@ -105,7 +105,7 @@ class DurablePartition(Generic[R]):
         compression: Compression,
         write_timeout_ms: int,
     ) -> None:
-        """`loaded` is called when the state becomes ACTIVE. A write that is not committed after `write_timeout_ms`
+        """`loaded` is called when the state becomes ACTIVE. A write that is not committed within `write_timeout_ms`
         fails with REQUEST_TIMED_OUT."""
         self.partition = partition
         self.state = CoordinatorState.LOADING
@@ -160,12 +160,13 @@ class DurablePartition(Generic[R]):
         return self.state is CoordinatorState.LOADING
 
     def _activate_once_committed(self) -> None:
-        """Become active once everything that was loaded is committed.
+        """Become active when all loaded records are committed.
 
-        The coordinator before may have acknowledged records above the high watermark, or they may be lost: an offset
-        that a client has seen must not go back either way (as KIP-207 for the end of a log; Kafka does not wait here).
-        With fewer than min.insync.replicas in sync the high watermark will not move soon: then the loaded state is
-        served, unless an needs_committed_records action may follow from it."""
+        The previous coordinator may have acknowledged records above the high watermark, but they may also be lost. A
+        committed offset must not go back after a client has read it, so requests are refused until it is known which
+        (KIP-207 does this for the end offset of a log; Kafka's coordinators do not wait). While the ISR is below
+        min.insync.replicas, the high watermark does not move: then the coordinator becomes active immediately, unless
+        it `needs_committed_records`."""
         partition = self.partition
         if self.state not in (CoordinatorState.LOADING, CoordinatorState.UNCOMMITTED):
             return
@@ -177,7 +178,7 @@ class DurablePartition(Generic[R]):
             return
         if under_min_isr:
             self.state = CoordinatorState.UNCOMMITTED
-        assert leader is not None, "only a leader lags behind its epoch"
+        assert leader is not None, "only a leader can be behind the start of its epoch"
         waiting = partition.wait_for_high_watermark(leader.leader_epoch_start_offset, self._write_timeout_ms)
         waiting.when_done(lambda outcome: self._activation_wait_ended(outcome.result()))
 
@@ -189,7 +190,7 @@ class DurablePartition(Generic[R]):
 
     def _slices(self, loader: CoordinatorLoader, offset: int, end: int) -> Iterator[None]:
         while offset < end:
-            # Between two slices the beginning of the log may have been deleted.
+            # Segments at the beginning of the log may have been deleted since the last slice.
             offset = max(offset, self.partition.log_start_offset)
             batches = self.partition.log.read(offset, LOAD_SLICE_BYTES, limit=end, min_one=True)
             if batches is None or not len(batches):
@@ -210,8 +211,8 @@ class DurablePartition(Generic[R]):
     # -- writing --------------------------------------------------------------------------------------------------
 
     def write(self, records: Sequence[R], done: WriteCallback, done_late: WriteCallback | None = None) -> None:
-        """Append records as one batch; call `done` when they have taken effect, or with the error. After a
-        REQUEST_TIMED_OUT they are in the log and may still take effect: then `done_late` is called."""
+        """Append records as one batch; call `done` when they have taken effect, or with the error. After
+        REQUEST_TIMED_OUT the records are in the log and may still be committed: when they are, call `done_late`."""
         self._write(self._batch(records), records, done, done_late)
 
     def write_in_transaction(
@@ -222,12 +223,13 @@ class DurablePartition(Generic[R]):
         guard: VerificationGuard | None,
         done: WriteCallback,
     ) -> None:
-        """Append records as one batch of the producer's transaction. `guard` as for `Partition.append`."""
+        """Append records as one batch of the producer's transaction. `guard` is the one for `Partition.append`."""
         batch = self._batch(records, self._transactional_builder(producer_id, producer_epoch))
         self._write(batch, records, done, None, guard)
 
     def when_committed(self, take_effect: Callable[[], None]) -> None:
-        """Call `take_effect`, in the order of the log, for a batch that another part of the broker has appended."""
+        """Call `take_effect` when the batch at the end of the log is committed, in order with the writes. Another part
+        of the broker has just appended it."""
         self._await_commit(take_effect, _ignore)
 
     def _write(
@@ -263,8 +265,8 @@ class DurablePartition(Generic[R]):
             self._playback.replay(record)
 
     def when_writes_committed(self, callback: WriteCallback) -> None:
-        """Call back once everything appended so far has taken effect (with one replica: immediately), or with
-        NOT_COORDINATOR when another broker becomes the coordinator first."""
+        """Call back when no write is pending (with one replica: immediately), or with NOT_COORDINATOR if another broker
+        becomes the coordinator first."""
         if self._pending:
             self._awaiting_committed_writes.append(callback)
         else:
@@ -303,10 +305,10 @@ class DurablePartition(Generic[R]):
             write.failed = True
             if not timed_out:
                 write.done_late = None
-        for write in waiting:  # `done` may append the next records immediately
+        for write in waiting:  # `done` may append more records, so `_pending` must not be iterated here
             write.done(error)
         if timed_out:
-            # The records are in the log, and may still be committed.
+            # The records may still be committed.
             self._await_high_watermark(end_offset)
 
     def _complete_committed_writes(self) -> None:

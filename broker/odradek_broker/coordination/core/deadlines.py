@@ -20,8 +20,8 @@ class Instant(NamedTuple):
 
 
 class DeadlineQueue(Generic[K]):
-    """One deadline per key. Setting a key again replaces its deadline; moving it later, as every heartbeat does, costs
-    nothing."""
+    """One deadline per key. Setting a key again replaces its deadline. A later deadline for a key, as after every
+    heartbeat, adds no entry to the heap."""
 
     __slots__ = ("_heap", "_sequence", "_when")
 
@@ -33,14 +33,14 @@ class DeadlineQueue(Generic[K]):
     def set(self, key: K, at_ms: int) -> None:
         before = self._when.get(key)
         self._when[key] = at_ms
-        # A later deadline is found when the earlier entry is due; only an earlier one needs an entry of its own.
+        # Only an earlier deadline needs another entry: `take_due` finds a later one when the present entry is due.
         if before is None or at_ms < before:
             self._push(key, at_ms)
 
     def cancel(self, key: K) -> None:
         self._when.pop(key, None)
         if len(self._heap) > 64 and len(self._heap) > 2 * len(self._when):
-            # Rebuild with one entry for each key: keys that were cancelled and set again have left outdated entries.
+            # Cancelled keys, and keys that were set again, leave outdated entries: rebuild with one entry for each key.
             self._heap = [(at_ms, sequence, key) for sequence, (key, at_ms) in enumerate(self._when.items())]
             self._sequence = len(self._heap)
             heapq.heapify(self._heap)
@@ -56,7 +56,8 @@ class DeadlineQueue(Generic[K]):
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now_ms: int) -> Iterator[K]:
-        """Remove and yield the keys with deadlines that have passed, earliest first, also those set meanwhile."""
+        """Remove and yield the keys with deadlines that have passed, earliest first, also those that the caller sets
+        during the iteration."""
         while self._heap and self._heap[0][0] <= now_ms:
             _, _, key = heapq.heappop(self._heap)
             at_ms = self._when.get(key)

@@ -26,7 +26,7 @@ class CoordinatorEvent(NamedTuple):
     message: str
     facts: Mapping[str, object]
     notable: bool
-    """Logged at INFO, such as a member that is removed; the ordinary course of events is logged at DEBUG."""
+    """True: logged at INFO, such as the removal of a member. False: logged at DEBUG."""
 
 
 class ResponseOnceWritten(NamedTuple):
@@ -35,13 +35,13 @@ class ResponseOnceWritten(NamedTuple):
     token: Token
     response: object
     failed: Callable[[ErrorCode], object]
-    """Makes the response when they are not."""
+    """Makes the response if the write fails."""
 
 
 @dataclass(slots=True)
 class Step(Generic[Record, Write]):
-    """Filled while the state machine handles one input. `CoordinatorPartition` logs the events, sends the responses,
-    appends the records as one batch and reports the outcome of the append together with `write`."""
+    """The state machine fills a step while it handles one input. `CoordinatorPartition` then logs the events, sends the
+    responses, and appends the records as one batch."""
 
     now: Instant
     records: list[Record] = field(default_factory=list)
@@ -49,6 +49,6 @@ class Step(Generic[Record, Write]):
     responses_once_written: list[ResponseOnceWritten] = field(default_factory=list)
     """Only in a step with records."""
     write: Write | None = None
-    """State that the state machine needs when the records are written; opaque to the shell. None: the outcome of the
-    append is not reported."""
+    """A description of the records for the state machine. The shell passes it back with the outcome of the write; None:
+    the state machine does not need the outcome."""
     events: list[CoordinatorEvent] = field(default_factory=list)

@@ -25,8 +25,7 @@ class TransactionLoader:
         self._left: Iterator[tuple[bytes, bytes | None]] | None = None
 
     def read_batches(self, data: memoryview) -> int:
-        """Read these batches and return the offset after the last whole one; a last batch that is cut off is
-        ignored."""
+        """Read these batches and return the offset after the last whole one; ignore a last batch that is cut off."""
         next_offset = -1
         for header in iterate(data, allow_partial=True):
             if not header.is_control:
