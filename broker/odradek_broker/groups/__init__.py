@@ -1,1 +1,1 @@
-"""The group coordinator: the shells that join its state machines to `__consumer_offsets`."""
+"""The group coordinator: its state machines are in `core`; the modules here connect them to `__consumer_offsets`."""

@@ -1,4 +1,5 @@
-"""The group coordinator of one broker: the partitions of `__consumer_offsets` that it leads, and requests on their way.
+"""The group coordinator of one broker: it passes requests to the partitions of `__consumer_offsets` that this broker
+leads.
 
 Owns the choice of a group's partition, the checks before a group is looked up (in the order of Kafka's
 GroupCoordinatorService), and the interval of offset expiration. Leaves one partition to `group_partition`, the rules to
@@ -60,8 +61,8 @@ class GroupCoordinator:
         timers: Timers,
         log: Logger,
     ) -> None:
-        """`config` and `image` return the present ones. `has_metadata`: a topic that is not in the image does not
-        exist."""
+        """`config` and `image` return the present ones. `has_metadata` returns whether the broker has received its
+        first metadata: before, a topic that is not in the image may exist."""
         self._config = config
         self._image = image
         self._has_metadata = has_metadata
@@ -81,7 +82,7 @@ class GroupCoordinator:
     # -- leadership -----------------------------------------------------------------------------------------------
 
     def elected(self, partition: Partition) -> None:
-        """Load the groups of a partition that this broker leads, also when it led it before in an older epoch."""
+        """Load the groups of a partition that this broker leads in a new leader epoch."""
         self.resigned(partition.index)
         config = self._config()
         group_partition = GroupPartition(
@@ -97,11 +98,11 @@ class GroupCoordinator:
         self._runtime.load(partition.index, group_partition)
 
     def resigned(self, index: int) -> None:
-        """Another broker leads the partition now."""
+        """Unload a partition that another broker leads now."""
         self._runtime.unload(index)
 
     def metadata_changed(self, delta: MetadataDelta) -> None:
-        """Delete the offsets of deleted topics, by topic name, as Kafka does."""
+        """Delete the offsets of deleted topics; as in Kafka, the topic's name decides, not its id."""
         for group_partition in self._runtime.partitions:
             group_partition.shard.image = delta.image
         deleted = [topic.name for topic in delta.deleted_topics.values()]
@@ -127,7 +128,7 @@ class GroupCoordinator:
     def handle(
         self, handler: RequestHandler[Request, Response], request: Request, client: GroupClient
     ) -> Response | Deferred[Response]:
-        """Serve a request about the members of a group: JoinGroup, SyncGroup, a heartbeat."""
+        """Serve a request of a group's member: JoinGroup, SyncGroup, Heartbeat or LeaveGroup."""
         error = self._validate(handler, request)
         if error:
             return handler.failed(request, error)
@@ -150,7 +151,7 @@ class GroupCoordinator:
     def commit_offsets(
         self, request: OffsetCommitRequest, api_version: int
     ) -> OffsetCommitResponse | ErrorCode | Deferred[OffsetCommitResponse]:
-        """Return the response, or the error that every partition gets. The empty group id is valid here."""
+        """Return the response, or the error for every partition. Here the group id may be empty."""
         group_partition = self._runtime.find(request.group_id)
         if isinstance(group_partition, ErrorCode):
             return group_partition
@@ -164,9 +165,9 @@ class GroupCoordinator:
     def commit_transactional_offsets(
         self, request: TxnOffsetCommitRequest, api_version: int
     ) -> TxnOffsetCommitResponse | ErrorCode | Deferred[TxnOffsetCommitResponse | ErrorCode]:
-        """As `commit_offsets`, for offsets that are committed with the producer's transaction. The transaction
-        coordinator may have to verify the transaction first."""
-        # Imported late: most brokers never receive such a request.
+        """Like `commit_offsets`, for offsets that become visible when the producer's transaction is committed. The
+        transaction coordinator may have to verify the transaction first (KIP-890)."""
+        # Imported here, because most brokers never receive a TxnOffsetCommit.
         from odradek_broker.transactions.transaction_verification import VERIFICATION_ENABLE, verify_offset_commit
 
         if not request.group_id:
@@ -221,13 +222,13 @@ class GroupCoordinator:
         group_partition = self._runtime.find(request.group_id)
         if isinstance(group_partition, ErrorCode):
             if CONSUMER_OFFSETS not in self._image().topics and self._has_metadata():
-                # Nothing was ever committed, or a reset has deleted the topic. Kafka returns NOT_COORDINATOR, at which
-                # the admin client of librdkafka 2.16 crashes the process that uses it.
+                # No offset was ever committed, or a reset has deleted the topic. Kafka returns NOT_COORDINATOR, which
+                # crashes a process with the admin client of librdkafka 2.16.
                 return offset_requests.fetch(OffsetStore(), request)
             return OffsetFetchGroup(group_id=request.group_id, error_code=group_partition)
         if not require_stable:
             return group_partition.shard.fetch(request)
-        # Commits in progress count, in transactions and outside: wait until they are written (KIP-447).
+        # KIP-447: wait for all commits that are being written, also for those outside transactions.
         pending: Deferred[OffsetFetchGroup] = Deferred()
 
         def fetch(error: ErrorCode) -> None:
@@ -293,7 +294,7 @@ class GroupCoordinator:
         group_partition.when_writes_committed(delete)
         return pending
 
-    # -- inside ---------------------------------------------------------------------------------------------------
+    # -- deletion of offsets in the background --------------------------------------------------------------------
 
     def _delete_offsets_of_topics(self, group_partition: GroupPartition, topics: Sequence[str]) -> None:
         def delete(error: ErrorCode) -> None:
@@ -315,7 +316,7 @@ class GroupCoordinator:
 
 
 def _ignore(_: ErrorCode) -> None:
-    """Offsets that could not be deleted are found again at the next interval."""
+    """No request waits for this write: offsets that were not deleted expire at a later interval."""
 
 
 def settings_from(config: BrokerConfig) -> GroupSettings:

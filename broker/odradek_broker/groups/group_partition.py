@@ -1,6 +1,6 @@
-"""One partition of `__consumer_offsets` that this broker leads: the groups and offsets in it, joined to its log.
+"""One partition of `__consumer_offsets` that this broker leads: the groups and offsets in it, and its log.
 
-Owns the writes that only groups have: in a producer's transaction, and many independent records. Leaves the rules to
+Owns the writes that only groups have: in a producer's transaction, and in several batches. Leaves the rules to
 `core.group_shard`, steps and deadlines to `coordinator_partition`, choosing the partition to `group_coordinator`.
 """
 
@@ -28,11 +28,11 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import Compression
 
 BATCH_BYTES_MAX = 512 * 1024
-"""The size at which `write_in_batches` begins another batch."""
+"""The size at which `write_in_batches` appends a batch and begins the next one."""
 
 
 class GroupPartition:
-    """Records take effect when all replicas in sync have them: with one replica, before `write` returns."""
+    """Records take effect when they are committed: with one replica, before `write` returns."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class GroupPartition:
 
     @property
     def is_ready(self) -> bool:
-        """Whether transaction markers may be appended to the partition; see `Partition.coordinator`."""
+        """Whether transaction markers may be appended to the partition (for `Partition.marker_listener`)."""
         return self._coordinator.is_active
 
     def now(self) -> Instant:
@@ -94,7 +94,7 @@ class GroupPartition:
         self._coordinator.load()
 
     def resign(self) -> None:
-        """Another broker coordinates these groups now."""
+        """Complete pending requests with NOT_COORDINATOR: another broker coordinates these groups now."""
         if self.partition.marker_listener is self:
             self.partition.marker_listener = None
         self._coordinator.resign()
@@ -124,16 +124,17 @@ class GroupPartition:
         guard: VerificationGuard | None,
         done: WriteCallback,
     ) -> None:
-        """Append offsets as part of a producer's transaction: they are pending until it ends. `guard` as for
+        """Append offsets as part of a producer's transaction: they are pending until it ends. `guard` is the one for
         `Partition.append`."""
         self._durable.write_in_transaction(records, producer.id, producer.epoch, guard, done)
 
     def transaction_ended(self, marker: TransactionMarker) -> None:
-        """A marker was appended: once it is committed, the pending offsets of its producer are committed or dropped."""
+        """Commit or drop the producer's pending offsets when this marker, which was just appended, is committed."""
         self._durable.when_committed(lambda: self.shard.transaction_ended(marker.producer_id, commit=marker.commit))
 
     def write_in_batches(self, records: Sequence[CoordinatorRecord], done: WriteCallback) -> None:
-        """Append records in as many batches as they need; one batch may fail and another take effect."""
+        """Append records in as many batches as they need. A batch may fail although others take effect; `done` gets the
+        outcome of the last one."""
         size, start = 0, 0
         for index, record in enumerate(records):
             size += sum(len(part or b"") for part in record.encode()) + 32
@@ -146,9 +147,10 @@ class GroupPartition:
             done(ErrorCode.NONE)
 
     def when_writes_committed(self, callback: WriteCallback) -> None:
-        """Call back once everything appended so far has taken effect, or with NOT_COORDINATOR."""
+        """Call back when no write is pending, or with NOT_COORDINATOR if another broker becomes the coordinator
+        first."""
         self._durable.when_writes_committed(callback)
 
 
 def _ignore(_: ErrorCode) -> None:
-    """A batch that failed is followed by another one, or by the next round of the same work."""
+    """The outcome of a batch before the last one is not reported."""

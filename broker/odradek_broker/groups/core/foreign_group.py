@@ -1,7 +1,7 @@
-"""Groups of kinds that this broker does not serve, known from the records that another broker has written.
+"""Consumer, share and streams groups, which this broker does not serve. Kafka brokers have written their records.
 
-Owns that they exist: the id of a consumer, share or streams group never looks like an unused one, a classic group does
-not replace it while it has members, and all its records stay in the log. Leaves serving them to kinds of their own.
+Owns the keys of these records: ListGroups shows the group, a classic group takes its id only when it has no members,
+and deleting the group writes a tombstone for each key.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from odradek_broker.groups.core.group_type import GroupType
 from odradek_wire.errors import ErrorCode
 
 MEMBER_KEYS = frozenset({5, 10, 19})
-"""The types of keys that exist once for every member."""
+"""The types of the keys that each member has: ConsumerGroup-, ShareGroup- and StreamsGroupMemberMetadataKey."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ForeignRecord:
 
 
 class ForeignGroup:
-    """A group that is known by the keys of its records; each of its members has a key of its own."""
+    """The keys of a group's records; a key in `members` is that of one member."""
 
     __slots__ = ("_type", "group_id", "keys", "members")
 
@@ -87,7 +87,7 @@ class ForeignGroup:
         transactional: bool,
         api_version: int,
     ) -> ErrorCode:
-        """Member epochs are not known here: only an admin client may commit, while the group is empty."""
+        """Accept only the commit of an admin client to an empty group, because member epochs are not known here."""
         if generation < 0 and self.is_empty:
             return ErrorCode.NONE
         return ErrorCode.UNKNOWN_MEMBER_ID
@@ -96,14 +96,14 @@ class ForeignGroup:
         return ErrorCode.NONE
 
     def validate_offset_delete(self) -> ErrorCode:
-        """The subscriptions of the members are not known here."""
+        """Refuse every deletion, because the subscriptions of the members are not known here."""
         return ErrorCode.NON_EMPTY_GROUP
 
     def is_subscribed_to(self, topic: str) -> bool:
         return True
 
     def offsets_committed(self, step: GroupStep, member_id: str) -> None:
-        """Sessions are not known here."""
+        """Do nothing: sessions are not known here."""
 
     @property
     def should_expire(self) -> bool:
@@ -113,12 +113,12 @@ class ForeignGroup:
         return None
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """The youngest key first: members before the group."""
+        """Return tombstones for the keys, the last written one first: members before the group."""
         return [ForeignRecord(self.type, self.group_id, key, None) for key in reversed(self.keys)]
 
 
 def foreign_kind(type_: GroupType, key_types: frozenset[int]) -> GroupKind[ForeignGroup, ForeignRecord]:
-    """A kind of group without requests: it keeps the records of its groups."""
+    """Return a kind of group that serves no requests and only keeps the keys of records."""
 
     def decode(key: bytes, value: bytes | None) -> ForeignRecord:
         return ForeignRecord(type_, _first_string(key[2:]), key, value)
@@ -140,7 +140,7 @@ def foreign_kind(type_: GroupType, key_types: frozenset[int]) -> GroupKind[Forei
 
 
 def _first_string(body: bytes) -> str:
-    """The group's id, with which the key of every kind of group begins."""
+    """Return the group id: the first field in the keys of all these kinds of groups."""
     length = int.from_bytes(body[:2], "big")
     return body[2 : 2 + length].decode("utf-8", "replace")
 

@@ -1,7 +1,7 @@
-"""A group of any kind, as the coordinator of one partition of `__consumer_offsets` sees it.
+"""The interface that groups of every kind have (Kafka's `Group`).
 
-Owns the common part of every kind of group: its descriptions for clients, the checks of requests on its offsets, and
-its tombstones. Leaves the behaviour of each kind to a `GroupKind` of its own, listed in `group_kinds`.
+Owns what the coordinator asks every group for: its entries in ListGroups and DescribeGroups, the checks of requests on
+its offsets, and its tombstones. Leaves the behaviour of each kind to a `GroupKind` of its own, listed in `group_kinds`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DescribedGroup = DescribeGroupsResponse.DescribedGroup
 ListedGroup = ListGroupsResponse.ListedGroup
 
 OffsetExpirationCondition = Callable[[CommittedOffset], int]
-"""The wall-clock time from which on the retention of a committed offset counts (Kafka's OffsetExpirationCondition)."""
+"""Returns the time at which the retention of an offset begins, on the wall clock (as in Kafka)."""
 
 
 class Group(Protocol):
@@ -40,7 +40,7 @@ class Group(Protocol):
     def as_listed_group(self) -> ListedGroup: ...
 
     def as_described_group(self) -> DescribedGroup:
-        """The group in DescribeGroups, which knows classic groups only."""
+        """Return the group for DescribeGroups, which describes a group of any other kind than classic as dead."""
 
     def validate_offset_commit(
         self,
@@ -51,11 +51,11 @@ class Group(Protocol):
         transactional: bool,
         api_version: int,
     ) -> ErrorCode:
-        """Check an OffsetCommit or a TxnOffsetCommit. `generation` is a member epoch in newer kinds of groups; it is
-        negative in a commit that comes from no member."""
+        """Check an OffsetCommit or a TxnOffsetCommit. `generation` is the member epoch in newer kinds of groups; it is
+        negative when the client is not a member."""
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Check an OffsetFetch; only consumers of newer kinds of groups name a member (KIP-848)."""
+        """Check an OffsetFetch, which names a member only in newer kinds of groups (KIP-848)."""
 
     def validate_offset_delete(self) -> ErrorCode: ...
 
@@ -63,17 +63,17 @@ class Group(Protocol):
         """Whether offsets of this topic are in use, so that they cannot be deleted and do not expire."""
 
     def offsets_committed(self, step: GroupStep, member_id: str) -> None:
-        """A member has committed offsets, which may extend its session."""
+        """Extend the session of a member that commits offsets, if this kind of group does so."""
 
     @property
     def should_expire(self) -> bool:
-        """Whether the group is deleted once it is empty and has no offsets."""
+        """Whether offsets of the group expire, and the group itself when it is empty and has none."""
 
     def offset_expiration_condition(self) -> OffsetExpirationCondition | None:
-        """None: no offset of the group expires now."""
+        """Return None if offsets do not expire in the present state of the group."""
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """The records that delete the group, without its offsets."""
+        """Return the records that delete the group, but not its offsets."""
 
 
 Groups = dict[str, Group]

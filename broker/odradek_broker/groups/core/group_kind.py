@@ -33,16 +33,16 @@ Record = TypeVar("Record", bound=CoordinatorRecord)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestHandler(Generic[Request, Response]):
-    """How the coordinator serves one API about the members of a group, such as JoinGroup or a heartbeat."""
+    """The functions that serve one API of a group's members, such as JoinGroup or Heartbeat."""
 
     request_class: type[Request]
     handle: Callable[[Groups, GroupStep, Request, GroupClient, Token], None]
-    """Complete the token with a response: in this step, or in a later one."""
+    """Put the response for the token into this step, or into a later one."""
     failed: Callable[[Request, ErrorCode], Response]
-    """The response for an error that the coordinator finds before it looks at the group: INVALID_GROUP_ID,
-    NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, or an error of `validate`."""
+    """Make the response for an error that the coordinator finds before it looks up the group: INVALID_GROUP_ID,
+    NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, or an error from `validate`."""
     validate: Callable[[Request, GroupSettings], ErrorCode] | None = None
-    """Check the request against the broker's settings, before the coordinator is looked up."""
+    """Check the request against the broker's settings, before the group's partition is looked up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,21 +51,21 @@ class GroupKind(Generic[AnyGroup, Record]):
 
     group_type: GroupType
     key_types: frozenset[int]
-    """The types of the keys of its records (the int16 that a key begins with)."""
+    """The types of the keys of its records. A key begins with its type, as int16."""
     decode: Callable[[bytes, bytes | None], Record]
     """Raises `DecodeError`."""
     replay: Callable[[Groups, Record, Deadlines], None]
-    """A record that this coordinator has written is committed."""
+    """Apply a record that this coordinator has written, when it is committed."""
     load: Callable[[Groups, Record], None]
-    """A record was read from the log while the coordinator loads."""
+    """Apply a record that is read from the log while the coordinator loads."""
     handlers: Mapping[type[Any], RequestHandler[Any, Any]] = field(default_factory=dict)
-    """Request class → its handler, for groups of this kind. A request that is not here goes to the handler that the
-    API names: that of the kind of group which the API is made for."""
+    """Request class → the handler for groups of this kind. Other requests go to the handler that the API module passes
+    to the coordinator."""
     loaded: Callable[[GroupStep, AnyGroup], None] = lambda step, group: None
-    """The coordinator has loaded the group: its members' sessions begin."""
+    """Start the sessions of the members, when the coordinator has loaded."""
     unloaded: Callable[[GroupStep, AnyGroup], None] = lambda step, group: None
-    """Another broker coordinates the group now: complete every pending request with NOT_COORDINATOR."""
+    """Complete every pending request with NOT_COORDINATOR: another broker coordinates the group now."""
     deadline_passed: Callable[[GroupStep, AnyGroup, Enum, str], None] = lambda step, group, kind, member_id: None
-    """A deadline of this kind, of this member if it has one, has passed."""
+    """Handle a deadline of the group that has passed, or of a member (else the member id is empty)."""
     written: Callable[[GroupStep, AnyGroup, GroupWrite, ErrorCode], None] = lambda step, group, write, error: None
-    """The records of the step that had `write` are committed, or are not."""
+    """Handle the outcome of the step that had this `write`: its records are committed, or the error."""

@@ -20,7 +20,7 @@ AnyKind = GroupKind[Any, Any]
 
 
 class GroupKinds:
-    """Look-ups by the type of a group and by the type of a record's key."""
+    """Finds the kind of a group, and of a record by the type of its key."""
 
     def __init__(self, kinds: Sequence[AnyKind]) -> None:
         self._by_type = {kind.group_type: kind for kind in kinds}
@@ -31,7 +31,7 @@ class GroupKinds:
         return self._by_type[group.type]
 
     def of_record(self, record: CoordinatorRecord) -> AnyKind | None:
-        """None for offsets, and for records that are ignored."""
+        """Return the kind of group that replays the record; None for an offset, or a record that is ignored."""
         return None if record.group_type is None else self._by_type[record.group_type]
 
     def decode(self, key: bytes | memoryview, value: bytes | memoryview | None) -> CoordinatorRecord:

@@ -1,4 +1,4 @@
-"""The filters of ListGroups, and the group in DescribeGroups that does not exist."""
+"""The filters of ListGroups, and the description of a group that does not exist."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ def filtered(
 
 
 def described_as_dead(group_id: str, reason: str) -> DescribeGroupsResponse.DescribedGroup:
-    """A group that does not exist, or is not classic, is dead. The error is new in v6 (KIP-1043); the API module
-    removes it for older versions."""
+    """Describe a group that does not exist, or is not classic. The API module removes the error before v6."""
     return DescribeGroupsResponse.DescribedGroup(
         group_id=group_id,
         group_state=DEAD,

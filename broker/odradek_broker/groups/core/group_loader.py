@@ -1,8 +1,7 @@
-"""Loads a `GroupShard` from its log when this broker becomes the coordinator.
+"""The loading of a `GroupShard` from its log, when this broker becomes the coordinator.
 
-Owns the meaning of batches: control batches, offsets that are committed or pending because of their transaction, and
-that of every key only the last record counts. Leaves reading the log to the shell, and the effect of a record to
-`GroupShard.load`.
+Owns the choice of the last record of each key, and the end of transactions at control batches. Leaves reading the log
+to the shell, and the effect of a record to `GroupShard.load`.
 """
 
 from __future__ import annotations
@@ -22,10 +21,11 @@ Latest = dict[bytes, tuple[int, bytes | None]]
 
 
 class GroupLoader:
-    """Reads batches from the beginning of the log, then replays.
+    """Reads all batches of the log, then replays the last record of each key, in the order of the log. Keys in open
+    transactions count separately.
 
-    A group that commits often has thousands of records under one key: only the last is decoded and replayed, in the
-    order of the log, as if compaction had removed the others."""
+    A group that commits often has thousands of records with one key: the others are not decoded, as if compaction had
+    removed them."""
 
     def __init__(self, shard: GroupShard) -> None:
         self._shard = shard
@@ -35,7 +35,7 @@ class GroupLoader:
         self._remaining: Iterator[tuple[int, int, bytes, bytes | None]] | None = None
 
     def read_batches(self, data: memoryview) -> int:
-        """Read these batches and return the offset after the last one; a batch that is cut off is ignored."""
+        """Read these batches and return the offset after the last whole one; ignore a last batch that is cut off."""
         latest, pending_by_producer = self._latest, self._pending_by_producer
         next_offset = -1
         for header in iterate(data, allow_partial=True):
@@ -53,7 +53,7 @@ class GroupLoader:
         return next_offset
 
     def replay_next(self, count: int) -> bool:
-        """Replay the next `count` last or pending records; return False when none is left. `read_batches` must not follow.
+        """Replay the next `count` records; return False when none is left. `read_batches` is not called after this.
 
         Raises `DecodeError` for an invalid record."""
         if self._remaining is None:
@@ -82,7 +82,7 @@ class GroupLoader:
             into[record.key] = (record.offset, record.value)
 
     def _drop_pending(self, key: bytes) -> None:
-        """A deletion also deletes the pending offsets of open transactions."""
+        """Delete the key's pending offsets in all open transactions: a tombstone applies to them, too."""
         for pending in self._pending_by_producer.values():
             pending.pop(key, None)
 
@@ -92,7 +92,7 @@ class GroupLoader:
             if record_type_of(record.key) is not ControlRecordType.COMMIT:
                 continue
             for key, committed in pending.items():
-                # An offset that was committed outside the transaction after this one is newer, and stays.
+                # Outside the transaction, a later offset may have been committed: it stays.
                 if committed[0] > self._latest.get(key, (-1, None))[0]:
                     self._latest[key] = committed
 

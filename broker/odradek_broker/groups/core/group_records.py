@@ -22,12 +22,12 @@ LEGACY_OFFSET_KEY = 0
 OFFSET_KEY = 1
 GROUP_METADATA_KEY = 2
 
-# The versions that Kafka 4.3 writes: every release since 2.3 reads the first, and skips the tagged topic id of the
-# second.
+# The versions that Kafka 4.3 writes. Every release since 2.3 can read group metadata of this version, and the offsets
+# without their topic id, a tagged field.
 GROUP_VALUE_VERSION = 3
 OFFSET_VALUE_VERSION = 4
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
-"""Only this version can carry the retention that a client before OffsetCommit v5 may ask for."""
+"""The only version with a retention of its own, which clients can request up to OffsetCommit v4."""
 
 
 class CoordinatorRecord(Protocol):
@@ -38,7 +38,7 @@ class CoordinatorRecord(Protocol):
 
     @property
     def group_type(self) -> GroupType | None:
-        """The kind of group that replays the record; None: the record is an offset, or is ignored."""
+        """The kind of group that replays the record; None for an offset, or a record that is ignored."""
 
     def encode(self) -> tuple[bytes, bytes | None]:
         """The record's key and value in the log."""
@@ -46,7 +46,7 @@ class CoordinatorRecord(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadataRecord:
-    """A classic group as a whole; None deletes it."""
+    """A snapshot of a classic group; the value None deletes the group."""
 
     group_id: str
     value: GroupMetadataValue | None
@@ -64,8 +64,8 @@ class GroupMetadataRecord:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRecord:
-    """A committed offset; None deletes it. `producer_id` is that of the transactional batch that holds the record; a
-    deletion is never part of a transaction."""
+    """A committed offset; the value None deletes it. `producer_id` is that of the transactional batch that holds the
+    record; a deletion is never part of a transaction."""
 
     group_id: str
     topic: str

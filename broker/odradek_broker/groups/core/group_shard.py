@@ -1,12 +1,12 @@
 """One partition of `__consumer_offsets`: all groups and offsets in it.
 
-Owns the groups by id, the way from an input to the rules of its group, and the replay of records. Leaves the rules of
-each kind of group to `group_kinds`, those of offsets to `offset_requests` and `offset_expiration`; the shell appends
-records and sends responses.
+Owns the groups by id, the choice of the kind of group that handles an input, and the replay of records. Leaves the
+rules of each kind of group to `group_kinds`, and those of offsets to `offset_requests` and `offset_expiration`. The
+shell appends records and sends responses.
 
-Offsets, deletions and foreign groups change in `replay` alone, and offsets when a transaction ends. The membership of a
-classic group changes immediately, as in Kafka: its record is a snapshot of the whole group, and is read at loading
-only.
+Offsets, deleted groups and foreign groups change only when their records are replayed, and offsets also when a
+transaction ends. The members of a classic group change immediately, as in Kafka: the group's record is a snapshot,
+which is read only while the coordinator loads.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ Records = list[CoordinatorRecord]
 
 
 class GroupShard:
-    """Every method takes the present time. A method with effects besides its result returns a `GroupStep`."""
+    """A method that needs the time takes it as an argument. A method that sets deadlines or completes requests returns
+    a `GroupStep`."""
 
     def __init__(self, settings: GroupSettings, image: ClusterImage, kinds: GroupKinds = GROUP_KINDS) -> None:
         self.kinds = kinds
@@ -60,8 +61,8 @@ class GroupShard:
         token: Token,
         now: Instant,
     ) -> GroupStep:
-        """Serve a request about the members of a group by the handler of the group's kind, or else by `handler`. The
-        response is in this step, or in a later one."""
+        """Serve a request of a group's member. The kind of an existing group may have a handler in place of `handler`.
+        The response is in this step, or in a later one."""
         step = self._step(now)
         group = self.groups.get(request.group_id)
         if group is not None:
@@ -70,7 +71,7 @@ class GroupShard:
         return step
 
     def written(self, write: GroupWrite, error: ErrorCode, now: Instant) -> GroupStep:
-        """The records of the step that had `write` are committed, or (with an error) are not."""
+        """Handle the outcome of the step that had this `write`: its records are committed, or the error."""
         step = self._step(now)
         group = self.groups.get(write.group_id)
         if group is not None:
@@ -78,7 +79,7 @@ class GroupShard:
         return step
 
     def expired(self, now: Instant) -> Iterable[GroupStep]:
-        """One step for each deadline that has passed, in order. Lazy: each step is made when it is taken."""
+        """Yield one step for each deadline that has passed. The caller applies a step before it takes the next one."""
         for kind, group_id, member_id in self.deadlines.take_due(now.monotonic_ms):
             group = self.groups.get(group_id)
             if group is not None:
@@ -91,7 +92,7 @@ class GroupShard:
     def commit(
         self, request: OffsetCommitRequest, api_version: int, token: Token, now: Instant
     ) -> GroupStep | ErrorCode:
-        """The response is in this step, sent once its records are written; or the error of the whole request."""
+        """Return a step whose response is sent when its records are written, or the error of the whole request."""
         group = self.groups.get(request.group_id)
         generation = request.generation_id_or_member_epoch
         if group is None:
@@ -115,7 +116,7 @@ class GroupShard:
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, api_version: int, now: Instant
     ) -> tuple[Records, TxnOffsetCommitResponse] | ErrorCode:
-        """The records, which are pending until the producer's transaction ends, and the response once they are
+        """Return the records, which the caller writes in the producer's transaction, and the response for when they are
         written; or the error of the whole request."""
         group = self.groups.get(request.group_id)
         generation = request.generation_id
@@ -154,11 +155,11 @@ class GroupShard:
         return step
 
     def delete_offsets_of_topics(self, topics: Iterable[str]) -> Records:
-        """Tombstones for all offsets in deleted topics."""
+        """Return tombstones for all offsets of deleted topics."""
         return [OffsetRecord(*key, None) for topic in topics for key in self.offsets.of_topic(topic)]
 
     def expire_offsets(self, wall_ms: int) -> Records:
-        """Tombstones for offsets whose retention is over, and for empty groups without offsets."""
+        """Return tombstones for offsets whose retention is over, and for empty groups without offsets."""
         retention_ms = self.settings.offsets_retention_ms
         return [
             record for group in self.groups.values() for record in expire(self.offsets, group, retention_ms, wall_ms)
@@ -188,7 +189,7 @@ class GroupShard:
     # -- records --------------------------------------------------------------------------------------------------
 
     def replay(self, record: CoordinatorRecord) -> None:
-        """A record that this coordinator has written is committed."""
+        """Apply a record that this coordinator has written, when it is committed."""
         kind = self.kinds.of_record(record)
         if kind is not None:
             kind.replay(self.groups, record, self.deadlines)
@@ -196,7 +197,7 @@ class GroupShard:
             self._replay_offset(record)
 
     def load(self, record: CoordinatorRecord) -> None:
-        """A record was read from the log while the coordinator loads."""
+        """Apply a record that is read from the log while the coordinator loads."""
         kind = self.kinds.of_record(record)
         if kind is not None:
             kind.load(self.groups, record)
@@ -204,18 +205,18 @@ class GroupShard:
             self._replay_offset(record)
 
     def transaction_ended(self, producer_id: int, *, commit: bool) -> None:
-        """A marker is committed: the producer's pending offsets are committed or dropped."""
+        """Commit or drop the producer's pending offsets, when its transaction marker is committed."""
         self.offsets.end_transaction(producer_id, commit=commit)
 
     def loaded(self, now: Instant) -> GroupStep:
-        """All records are loaded: the sessions of members begin."""
+        """Start the sessions of members, when all records are loaded."""
         step = self._step(now)
         for group in self.groups.values():
             self.kinds.of_group(group).loaded(step, group)
         return step
 
     def unload(self, now: Instant) -> GroupStep:
-        """Another broker coordinates these groups now: pending requests fail with NOT_COORDINATOR."""
+        """Drop all groups and offsets, and fail pending requests with NOT_COORDINATOR."""
         step = self._step(now)
         for group in self.groups.values():
             self.kinds.of_group(group).unloaded(step, group)
@@ -227,7 +228,7 @@ class GroupShard:
     def _replay_offset(self, record: OffsetRecord) -> None:
         group_id, value = record.group_id, record.value
         if value is not None and group_id not in self.groups:
-            # A simple group: it has offsets, and no record of its own.
+            # A group that has offsets but no group metadata record (its client assigns partitions itself).
             self.groups[group_id] = ClassicGroup(group_id, value.commit_timestamp)
         self.offsets.replay(group_id, record.topic, record.partition, value, record.producer_id)
 

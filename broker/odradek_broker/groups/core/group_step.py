@@ -1,7 +1,6 @@
-"""One step of the group coordinator, and the inputs of every kind of group.
+"""One step of the group coordinator, with the settings, clients and deadlines that every kind of group uses.
 
-Owns settings, the client of a request, deadlines, and the step. Leaves the rules to each kind of group, and the parts
-of a step that only classic groups have to `classic_step`.
+Leaves the rules to each kind of group, and the parts of a step that only classic groups have to `classic_step`.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class GroupSettings:
 
 
 class GroupClient(NamedTuple):
-    """The client that sent a request. `random_id` becomes part of the member id if the coordinator makes one."""
+    """The client that sent a request. `random_id` is for the member id that the coordinator may have to generate."""
 
     client_id: str
     client_host: str
@@ -57,14 +56,14 @@ Deadlines = DeadlineQueue[DeadlineKey]
 
 
 class GroupWrite(Protocol):
-    """State that a group needs when the records of a step are written. Each kind of group has its own."""
+    """A description of the records of a step, kept until they are written. Each kind of group has its own classes."""
 
     @property
     def group_id(self) -> str: ...
 
 
 class LoggedMember(Protocol):
-    """A member as the broker's log names it."""
+    """The facts about a member of any kind of group that the broker logs."""
 
     member_id: str
     client_id: str
@@ -73,7 +72,7 @@ class LoggedMember(Protocol):
 
 @dataclass(slots=True)
 class GroupStep(Step[CoordinatorRecord, GroupWrite]):
-    """A step of the group coordinator. The outcome for `write`, if there is one, goes to `GroupShard.written`."""
+    """A step of the group coordinator. `GroupShard.written` handles the outcome of `write`."""
 
     settings: GroupSettings = field(kw_only=True)
     deadlines: Deadlines = field(kw_only=True)
@@ -89,20 +88,20 @@ class GroupStep(Step[CoordinatorRecord, GroupWrite]):
         *,
         notable: bool = False,
     ) -> None:
-        """`epoch` is the generation of a classic group."""
+        """Add an event to the broker's log. `epoch` is the generation in a classic group."""
         facts: dict[str, object] = {"group": group_id, "generation": epoch}
         if member is not None:
             facts |= {"member": member.member_id, "client_id": member.client_id, "address": member.client_host[1:]}
         self.events.append(CoordinatorEvent(event, facts, notable))
 
     def respond(self, token: Token | None, response: Message) -> None:
-        """Complete a pending request; None: there is none."""
+        """Complete a pending request; do nothing if `token` is None."""
         if token is not None:
             self.responses.append((token, response))
 
     def respond_once_written(self, token: Token, response: Message, failed: Callable[[ErrorCode], Message]) -> None:
-        """Complete a request when the records of this step are committed: a commit of offsets, or a heartbeat with an
-        assignment that these records contain. `failed` makes the response for an error of the write."""
+        """Complete a request when the records of this step are committed. `failed` makes the response if the write
+        fails."""
         self.responses_once_written.append(ResponseOnceWritten(token, response, failed))
 
     def set_deadline(self, kind: Enum, group_id: str, delay_ms: int, member_id: str = NO_MEMBER) -> None:
