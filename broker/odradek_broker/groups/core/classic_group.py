@@ -33,7 +33,7 @@ class ClassicDeadline(Enum):
     """A kind of deadline of a classic group."""
 
     SESSION = "session"
-    """A member has sent no heartbeat within its session timeout, or a pending member id was not used."""
+    """A member has sent no heartbeat within its session timeout, or no client has used a pending member id."""
     JOIN = "join"
     """The join phase of a rebalance has reached the rebalance timeout."""
     SYNC = "sync"
@@ -63,8 +63,8 @@ VALID_PREVIOUS_STATES: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
 
 
 class ClassicGroup:
-    """Membership is kept in memory and written as a whole, as in Kafka: when an assignment is made, when the group
-    becomes empty, when a static member returns."""
+    """The members are kept in memory. As in Kafka, a snapshot of the group is written when the leader has sent an
+    assignment, when the group becomes empty, and when a static member returns."""
 
     __slots__ = (
         "_subscribed_topics",
@@ -91,7 +91,7 @@ class ClassicGroup:
         self.state = ClassicGroupState.EMPTY
         self.previous_state = ClassicGroupState.DEAD
         self.current_state_timestamp_ms = wall_ms
-        """Wall clock; None in groups written by brokers before Kafka 2.1."""
+        """On the wall clock; None if a broker before Kafka 2.1 has written the group."""
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -102,14 +102,14 @@ class ClassicGroup:
         self.pending_join_members: set[str] = set()
         """Member ids returned with MEMBER_ID_REQUIRED that no JoinGroup has used yet."""
         self.pending_sync_members: dict[str, None] = {}
-        """Members of this generation that have not sent SyncGroup; a dict because it is ordered."""
+        """Members of this generation that have not sent SyncGroup, in order (a set has none)."""
         self.supported_protocols: dict[str, int] = {}
         """Protocol name → number of members that support it."""
         self.num_members_awaiting_join = 0
         self.new_member_added = False
-        """A member has joined during the initial delay, which may therefore be extended."""
+        """Whether a member has joined during the initial delay, which is then extended."""
         self.initial_delay_left_ms: int | None = None
-        """The remainder of the longest initial delay; None when the join phase is not an initial one."""
+        """The time by which the initial delay may still be extended; None unless an empty group rebalances."""
         self._subscribed_topics: frozenset[str] | None = None
 
     @property
@@ -168,7 +168,7 @@ class ClassicGroup:
         session_timeout_ms: int,
         join: Token | None,
     ) -> None:
-        """Store what a member says about itself when it rejoins. `join` is its pending JoinGroup, if there is one."""
+        """Store the protocols and timeouts of a member that rejoins. `join` is its pending JoinGroup, if any."""
         self._count_protocols(member, -1)
         member.protocols = protocols
         self._count_protocols(member, 1)
@@ -177,7 +177,7 @@ class ClassicGroup:
         self._set_awaiting_join(member, join)
 
     def remove(self, member_id: str) -> None:
-        """Remove a member or a pending member id. Its pending requests must have been completed."""
+        """Remove a member or a pending member id. The caller has completed its pending requests."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_protocols(member, -1)
@@ -190,9 +190,9 @@ class ClassicGroup:
         self.pending_sync_members.pop(member_id, None)
 
     def replace_static_member(self, instance_id: str, old_id: str, new_id: str) -> ClassicGroupMember:
-        """Give a static member that has returned a new id; its place in the order of members stays.
+        """Replace the id of a static member that has returned, at the same place in the order of members.
 
-        Its pending requests must have been completed."""
+        The caller has completed its pending requests."""
         old = self.members[old_id]
         assert old.awaiting_join is None
         assert old.awaiting_sync is None
@@ -229,7 +229,7 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def elect_joined_leader(self) -> bool:
-        """Keep the leader if it has rejoined, else elect a member that has. Return False when no member has."""
+        """Keep the leader if it has rejoined, else elect a member that has. Return False if no member has rejoined."""
         if self.leader is None:
             return False
         if self.members[self.leader].awaiting_join is not None:
@@ -258,7 +258,7 @@ class ClassicGroup:
         for member in self.members.values():
             choice = member.vote(candidates)
             votes[choice] = votes.get(choice, 0) + 1
-        # Kafka breaks a tie by the order of a Java HashMap; two members that prefer different assignors show it.
+        # Kafka breaks a tie by the iteration order of a Java HashMap.
         return max(hash_map_order(votes), key=votes.__getitem__)
 
     @property
@@ -282,8 +282,7 @@ class ClassicGroup:
             )
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """A consumer group with unknown subscriptions counts as subscribed to any topic, so that its offsets are
-        kept."""
+        """Return True for every topic if the members use the consumer protocol but their topics are not known."""
         if self._subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self._subscribed_topics
@@ -291,7 +290,7 @@ class ClassicGroup:
     # -- offsets --------------------------------------------------------------------------------------------------
 
     def validate_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Check that this is a member. A static member whose id was given to its successor is fenced."""
+        """Check that the member exists. A static member is fenced if another client has its instance id now."""
         if instance_id is not None:
             current_id = self.static_members.get(instance_id)
             if current_id is None:
@@ -309,9 +308,11 @@ class ClassicGroup:
         transactional: bool,
         api_version: int,
     ) -> ErrorCode:
-        """A commit without a generation comes from an admin client or from a consumer that assigns its partitions
-        itself: then the group must be empty. TxnOffsetCommit before v3 names no member, and is not checked; nor does a
-        rebalance matter to a transaction, which is committed or aborted as a whole."""
+        """Check that the commit comes from a member in the current generation, or that the group is empty.
+
+        A commit without a generation comes from an admin client, or from a consumer that assigns its partitions itself.
+        A TxnOffsetCommit is also accepted without a member (before v3), and during a rebalance, because its transaction
+        is committed or aborted as a whole."""
         if generation < 0 and self.is_empty:
             return ErrorCode.NONE
         if generation >= 0 or member_id != NO_MEMBER or instance_id is not None:
@@ -322,7 +323,7 @@ class ClassicGroup:
                 return ErrorCode.ILLEGAL_GENERATION
         elif not transactional and not self.is_empty:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        # The member knows the new generation, but no member has an assignment in it yet.
+        # The new generation has no assignment yet.
         if not transactional and self.is_in(ClassicGroupState.COMPLETING_REBALANCE):
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
@@ -331,7 +332,7 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def validate_offset_delete(self) -> ErrorCode:
-        """Offsets cannot be deleted while the group has members whose subscriptions are unknown."""
+        """Refuse a deletion while the group has members without the consumer protocol: their topics are not known."""
         if not self.is_empty and not self.uses_consumer_protocol:
             return ErrorCode.NON_EMPTY_GROUP
         return ErrorCode.NONE
@@ -349,13 +350,12 @@ class ClassicGroup:
         return True
 
     def offset_expiration_condition(self) -> OffsetExpirationCondition | None:
-        """The retention of offsets counts
+        """Return when the retention of offsets begins:
 
-        - from the commit, in a simple group, which has never had members;
-        - from the moment when the group became empty;
-        - from the commit, in a stable group with known subscriptions.
+        - in a group that never had members, and in a stable group with known subscriptions: at the commit;
+        - in an empty group: when it became empty.
 
-        Offsets do not expire during a rebalance, or when the subscriptions are not known."""
+        Return None, so that offsets do not expire, during a rebalance or when the subscriptions are not known."""
         if self.protocol_type is not None and self.is_empty:
             return self._since_empty
         if self.protocol_type is None or (self._subscribed_topics is not None and self.is_in(ClassicGroupState.STABLE)):
@@ -378,7 +378,7 @@ class ClassicGroup:
         )
 
     def as_described_group(self) -> DescribedGroup:
-        """Member metadata belongs to a protocol, and only a stable group has selected one."""
+        """Return the group for DescribeGroups, with the members' metadata only if the group is stable, as in Kafka."""
         stable = self.is_in(ClassicGroupState.STABLE)
         return DescribedGroup(
             group_id=self.group_id,

@@ -32,9 +32,9 @@ from odradek_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from odradek_wire.messages.sync_group import SyncGroupResponse
 
 MEMBER_ID_REQUIRED_FROM = 4
-"""KIP-394: otherwise a client that does not receive the response leaves a member behind each time it retries."""
+"""KIP-394: without this, a client that retries because it received no response adds another member each time."""
 SKIP_ASSIGNMENT_FROM = 9
-"""KIP-814: from this version on, a static leader that returns can get the members and skip the assignment."""
+"""KIP-814: from this version on, a static leader that returns gets the members and SkipAssignment."""
 
 
 def join(step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, client: GroupClient, token: Token) -> None:
@@ -54,7 +54,7 @@ def join(step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, client
 
 
 def replacement_written(step: GroupStep, group: ClassicGroup, write: ReplacementWrite, error: ErrorCode) -> None:
-    """A static member's new id is written, or is not: then the old id is restored."""
+    """Respond to a static member whose new id is written; restore the old id if the write failed."""
     member = group.members.get(write.new_id)
     if member is None:
         return
@@ -85,7 +85,7 @@ def replacement_written(step: GroupStep, group: ClassicGroup, write: Replacement
 
 
 def _accepts_joining_member(step: GroupStep, group: ClassicGroup, member_id: str) -> bool:
-    """Apply group.max.size. During the join phase only members that have rejoined count: the last are refused."""
+    """Apply group.max.size. During the join phase only members that have joined count: the last are refused."""
     member = group.members.get(member_id)
     if group.is_in(ClassicGroupState.PREPARING_REBALANCE):
         rejoined = member is not None and member.awaiting_join is not None
@@ -130,8 +130,8 @@ def _join_known(
         return
     member = group.members[member_id]
     unchanged = member.protocols == _protocols(request)
-    # The leader of a stable group may rejoin because of a change that its metadata does not show (new partitions, for
-    # example). Any other member with unchanged metadata has missed a response, and gets the current generation again.
+    # A member with unchanged metadata has missed a response, and gets the current generation again. But the leader of a
+    # stable group may rejoin because of a change that its metadata does not show, such as new partitions.
     missed_response = unchanged and (
         group.is_in(ClassicGroupState.COMPLETING_REBALANCE)
         or (group.is_in(ClassicGroupState.STABLE) and group.leader != member_id)
@@ -172,10 +172,11 @@ def _replace_static(
     member_id: str,
     token: Token,
 ) -> None:
-    """A static member returns without its member id. The others do not rebalance unless the protocol changes."""
+    """Give a static member that returns without its member id a new one. A stable group rebalances only if the selected
+    protocol changes."""
     leader_before = group.leader
     old = group.members[group.static_members[instance_id]]
-    # Requests under the old id come from a duplicate, or from a connection that the client has abandoned.
+    # Pending requests with the old id come from a second client, or from a connection that the client has abandoned.
     fenced = ErrorCode.FENCED_INSTANCE_ID
     respond_to_join(step, group, old, join_error(fenced, old.member_id))
     respond_to_sync(step, old, SyncGroupResponse(error_code=fenced))
@@ -195,7 +196,7 @@ def _replace_static(
     _update(step, group, member, request, token)
     group.extend_session(step, member)
     if group.is_in(ClassicGroupState.COMPLETING_REBALANCE):
-        # The leader may be computing an assignment for the old id.
+        # The leader may be computing an assignment with the old id.
         prepare_rebalance(step, group)
     elif group.is_in(ClassicGroupState.STABLE) and group.select_protocol() == group.protocol_name:
         step.records.append(group_record(group, {m.member_id: m.assignment for m in group.members.values()}))
@@ -213,8 +214,8 @@ def _respond_to_replacement(
         is_leader = group.leader == member.member_id
         respond_to_join(step, group, member, join_response(group, member.member_id, skip_assignment=is_leader))
         return
-    # Before KIP-814 a member that learns that it is the leader computes an assignment, so the response names the
-    # leader that it has replaced.
+    # Before KIP-814 a member that is named as the leader computes an assignment, so the response names the previous
+    # leader.
     response = join_response(group, member.member_id)
     response.leader = write.leader_before or ""
     response.members = []
@@ -224,8 +225,8 @@ def _respond_to_replacement(
 def _update(
     step: GroupStep, group: ClassicGroup, member: ClassicGroupMember, request: JoinGroupRequest, token: Token
 ) -> None:
-    # The client has abandoned a JoinGroup that is still pending. Kafka never completes it; a response frees its
-    # connection here.
+    # The client has abandoned a JoinGroup that is still pending. Kafka never completes it; the response here lets the
+    # broker read the next request of its connection.
     respond_to_join(step, group, member, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     group.update(member, _protocols(request), _rebalance_timeout_ms(request), request.session_timeout_ms, token)
 

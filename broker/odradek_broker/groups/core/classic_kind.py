@@ -49,7 +49,7 @@ def _join(groups: Groups, step: GroupStep, request: JoinGroupRequest, client: Gr
     elif group is None and request.member_id != NO_MEMBER:
         step.respond(token, join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
     else:
-        # A classic group replaces an empty group of another kind (KIP-848: clients may return to the classic protocol).
+        # KIP-848: a classic group replaces an empty group of another kind.
         step.records.extend(group.tombstones() if group else [])
         created = groups[request.group_id] = ClassicGroup(request.group_id, step.now.wall_ms)
         classic_join.join(step, created, request, client, token)
@@ -75,7 +75,7 @@ def _sync(groups: Groups, step: GroupStep, request: SyncGroupRequest, client: Gr
 
 
 def _sync_failed(request: SyncGroupRequest, error: ErrorCode) -> SyncGroupResponse:
-    # The coordinator does not know the group while it loads; a member that rejoins does no harm.
+    # As in Kafka: the coordinator does not know the group while it loads, so the member rejoins.
     loading = error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if loading else error)
 
@@ -89,7 +89,7 @@ def _heartbeat(groups: Groups, step: GroupStep, request: HeartbeatRequest, clien
 
 
 def _heartbeat_failed(request: HeartbeatRequest, error: ErrorCode) -> HeartbeatResponse:
-    # The group may have this member: its session begins when the coordinator has loaded.
+    # As in Kafka: the member's session begins when the coordinator has loaded.
     loading = error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error)
 
@@ -123,14 +123,14 @@ LEAVE_GROUP = RequestHandler(
     handle=_leave,
     failed=lambda request, error: LeaveGroupResponse(error_code=error),
 )
-"""The request's `members` are those that leave, in every version."""
+"""Reads only `members`, which the API module fills for versions before v3."""
 
 
 # -- records ------------------------------------------------------------------------------------------------------
 
 
 def _replay(groups: Groups, record: GroupMetadataRecord, deadlines: Deadlines) -> None:
-    """The membership in memory is newer than its record: only a deletion takes effect here."""
+    """Apply a deletion only: the group in memory is newer than its record."""
     group = groups.get(record.group_id)
     if record.value is None and isinstance(group, ClassicGroup) and group.is_empty:
         del groups[group.group_id]

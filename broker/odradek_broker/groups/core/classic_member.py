@@ -1,7 +1,7 @@
 """One member of a classic group.
 
-Owns the state of a member: its timeouts, its supported protocols, its assignment, and its pending
-request. Leaves counting over members to `classic_group`.
+Owns the member's timeouts, supported protocols, assignment and pending requests. Leaves counting members to
+`classic_group`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ClassicGroupMember:
     protocols: Protocols
     assignment: bytes = b""
     is_new: bool = False
-    """Its first JoinGroup is pending: it has no member id, sends no heartbeats, and its session may expire."""
+    """Whether its first JoinGroup is pending: the client does not know its member id and sends no heartbeats."""
     awaiting_join: Token | None = field(default=None, compare=False)
     awaiting_sync: Token | None = field(default=None, compare=False)
 
@@ -45,5 +45,6 @@ class ClassicGroupMember:
 
     @property
     def is_session_paused(self) -> bool:
-        """A member whose JoinGroup or SyncGroup is pending sends no heartbeats, and its session does not expire."""
+        """Whether the session does not expire: while its JoinGroup or SyncGroup is pending, a member sends no
+        heartbeats. The first JoinGroup of a new member can expire."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)

@@ -25,7 +25,7 @@ from odradek_wire.messages.sync_group import SyncGroupResponse
 
 
 def rebalance_or_complete_join(step: GroupStep, group: ClassicGroup) -> None:
-    """The members have changed: begin a rebalance, or end the join phase if all members have joined."""
+    """Begin a rebalance if the group's state allows it, else end the join phase if all members have joined."""
     if group.can_rebalance:
         prepare_rebalance(step, group)
     else:
@@ -42,7 +42,7 @@ def prepare_rebalance(step: GroupStep, group: ClassicGroup) -> None:
     group.transition(ClassicGroupState.PREPARING_REBALANCE, step.now.wall_ms)
     log_event(step, "group rebalances", group)
     if initial:
-        # The first members of an application rarely join together: delay, and extend the delay while they join.
+        # The first members rarely join together: delay the end of the join phase, and extend the delay while more join.
         delay_ms = step.settings.initial_rebalance_delay_ms
         group.initial_delay_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
         set_deadline(step, ClassicDeadline.JOIN, group, delay_ms)
@@ -53,15 +53,15 @@ def prepare_rebalance(step: GroupStep, group: ClassicGroup) -> None:
 
 
 def complete_join_if_all_joined(step: GroupStep, group: ClassicGroup) -> None:
-    """End the join phase if all members have joined. An initial join phase ends by its delay only: the number of
-    members to come is unknown."""
+    """End the join phase if all members have joined. The join phase of a group that was empty ends only at its
+    deadline, because more members may join."""
     initial = group.previous_state is ClassicGroupState.EMPTY
     if group.is_in(ClassicGroupState.PREPARING_REBALANCE) and not initial and group.has_all_members_joined:
         complete_join(step, group)
 
 
 def join_phase_expired(step: GroupStep, group: ClassicGroup) -> None:
-    """End the join phase at its deadline; an initial one may be extended."""
+    """End the join phase at its deadline, or extend the initial delay if members have joined during it."""
     if not group.is_in(ClassicGroupState.PREPARING_REBALANCE):
         return
     left_ms = group.initial_delay_left_ms
@@ -75,8 +75,7 @@ def join_phase_expired(step: GroupStep, group: ClassicGroup) -> None:
 
 
 def complete_join(step: GroupStep, group: ClassicGroup) -> None:
-    """End the join phase: remove the dynamic members that have not rejoined, respond to the others with the new
-    generation."""
+    """End the join phase: remove dynamic members that have not rejoined, and send the new generation to the others."""
     cancel_deadline(step, ClassicDeadline.JOIN, group)
     group.initial_delay_left_ms = None
     group.new_member_added = False
@@ -85,7 +84,7 @@ def complete_join(step: GroupStep, group: ClassicGroup) -> None:
         group.remove(member.member_id)
         cancel_deadline(step, ClassicDeadline.SESSION, group, member.member_id)
     if group.members and not group.elect_joined_leader():
-        # Only static members are left, and none has rejoined: they stay until their sessions expire.
+        # Only static members are left, and none has rejoined. They stay until their sessions expire.
         set_deadline(step, ClassicDeadline.JOIN, group, group.rebalance_timeout_ms)
         return
     group.next_generation(step.now.wall_ms)
@@ -102,7 +101,7 @@ def complete_join(step: GroupStep, group: ClassicGroup) -> None:
 
 
 def sync_phase_expired(step: GroupStep, group: ClassicGroup) -> None:
-    """Remove the members that have joined but have not sent SyncGroup in time."""
+    """Remove the members that have joined but have not sent SyncGroup in time, and begin a rebalance."""
     if group.is_in(ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE) and group.pending_sync_members:
         for member_id in list(group.pending_sync_members):
             log_event(step, "member did not send SyncGroup in time", group, group.members[member_id], notable=True)
@@ -136,7 +135,8 @@ def remove_member(step: GroupStep, group: ClassicGroup, member: ClassicGroupMemb
 
 
 def assignment_written(step: GroupStep, group: ClassicGroup, write: AssignmentWrite, error: ErrorCode) -> None:
-    """The leader's assignment is written, or is not. Ignored if the group has begun another rebalance since."""
+    """Complete the pending SyncGroups when the leader's assignment is written; begin a rebalance if the write failed.
+    Do nothing if the group has begun another rebalance meanwhile."""
     if not group.is_in(ClassicGroupState.COMPLETING_REBALANCE) or group.generation != write.generation:
         return
     if error:
@@ -149,13 +149,14 @@ def assignment_written(step: GroupStep, group: ClassicGroup, write: AssignmentWr
             protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
         )
         if respond_to_sync(step, member, response):
-            # The session did not run while the request was pending.
+            # The session was paused while the request was pending.
             group.extend_session(step, member)
     group.transition(ClassicGroupState.STABLE, step.now.wall_ms)
     log_event(step, "group is stable", group)
 
 
 def _drop_assignments(step: GroupStep, group: ClassicGroup, error: ErrorCode) -> None:
+    """Clear all assignments, and fail every pending SyncGroup with this error."""
     for member in group.members.values():
         member.assignment = b""
         if respond_to_sync(step, member, SyncGroupResponse(error_code=error)):

@@ -14,7 +14,7 @@ from odradek_wire.messages.group_metadata_value import GroupMetadataValue
 
 
 def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupMetadataRecord:
-    """The record of the group in its present state, with these assignments by member id."""
+    """Return a snapshot of the group with these assignments (member id → assignment)."""
     return GroupMetadataRecord(
         group.group_id,
         GroupMetadataValue(
@@ -43,7 +43,7 @@ def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Group
 
 
 def new_group_record(group: ClassicGroup) -> GroupMetadataRecord:
-    """The record of a new group: without members, although a JoinGroup is pending."""
+    """Return the record of a new group, without the member whose JoinGroup is pending."""
     return GroupMetadataRecord(
         group.group_id,
         GroupMetadataValue(
@@ -60,7 +60,7 @@ def new_group_record(group: ClassicGroup) -> GroupMetadataRecord:
 
 
 def group_from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """The group that the record describes: stable if it has members, else empty."""
+    """Return the group of a record: stable if it has members, else empty."""
     since_ms = value.current_state_timestamp
     group = ClassicGroup(group_id, None if since_ms == -1 else since_ms)
     group.generation = value.generation

@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat and LeaveGroup in classic groups: the requests of a member between two join phases.
+"""SyncGroup, Heartbeat and LeaveGroup in classic groups: the requests of a member after it has joined.
 
 Owns their checks in Kafka's order. Leaves the rebalance that follows to `classic_rebalance`.
 """
@@ -111,5 +111,5 @@ def _sync_error(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
 
 
 def _differs(requested: str | None, current: str | None) -> bool:
-    """Before KIP-559 (v5) the request names neither."""
+    """Compare only if both are set: before v5 the request has no protocol type and name (KIP-559)."""
     return requested is not None and current is not None and requested != current

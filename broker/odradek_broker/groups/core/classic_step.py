@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from odradek_broker.groups.core.classic_member import ClassicGroupMember, Protocols
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""How long the first JoinGroup of a member may be pending (a constant in Kafka): its client may be gone, and a client
-without a member id sends no heartbeats."""
+"""How long the first JoinGroup of a member may be pending (a constant in Kafka): the client sends no heartbeats while
+it has no member id, and may have disconnected."""
 
 
 @dataclass(frozen=True, slots=True)
 class AssignmentWrite:
-    """The leader's assignment is being written. Once it is, the group is stable and each member gets its assignment."""
+    """The write of the leader's assignment, after which the group is stable and members get their assignments."""
 
     group_id: str
     generation: int
@@ -34,7 +34,7 @@ class AssignmentWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplacementWrite:
-    """A static member has returned under a new id without a rebalance. If the write fails, the old id is restored."""
+    """The write of a static member's new id, without a rebalance; if it fails, the old id is restored."""
 
     group_id: str
     instance_id: str
@@ -83,12 +83,12 @@ def cancel_deadline(step: GroupStep, kind: ClassicDeadline, group: ClassicGroup,
 
 
 def join_error(error: ErrorCode, member_id: str = NO_MEMBER) -> JoinGroupResponse:
-    """The API module replaces the null protocol name for versions that cannot carry it."""
+    """Return a response with an error. The API module replaces the null protocol name in versions without nulls."""
     return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=None)
 
 
 def join_response(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
-    """The group's current generation for this member. Only the leader gets the list of members."""
+    """Return a response with the group's current generation. Only the leader gets the list of members."""
     is_leader = group.leader == member_id
     return JoinGroupResponse(
         generation_id=group.generation,

@@ -1,6 +1,6 @@
 """The topics that members subscribe to, read from their metadata in the consumer protocol.
 
-Owns the part of that client-side format that a coordinator reads. Leaves its use (offsets of subscribed topics do not
+Owns the fields of the clients' format that the coordinator needs. Leaves their use (offsets of subscribed topics do not
 expire and cannot be deleted) to `classic_group`.
 """
 
