@@ -23,11 +23,11 @@ class CommittedOffset(NamedTuple):
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None
-    """Set only by clients before OffsetCommit v5, for which it replaces the retention."""
+    """Set if the client requested a retention (OffsetCommit up to v4); it replaces offsets.retention.minutes."""
     topic_id: Uuid
     """Zero when the record has none."""
     order: int
-    """The position of the record among all replayed ones: of two offsets, the later in the log has the higher order."""
+    """The number of offsets replayed before and with this one: a later record in the log has a higher order."""
 
     def is_of(self, topic_id: Uuid) -> bool:
         """Whether the offset was committed for this topic, not for a deleted one of the same name."""

@@ -12,10 +12,11 @@ from odradek_broker.groups.core.offset_store import OffsetStore
 
 
 def expire(store: OffsetStore, group: Group, retention_ms: int, wall_ms: int) -> list[CoordinatorRecord]:
-    """Return tombstones for the offsets whose retention is over, and for the group if it is empty and has no others.
+    """Return tombstones for the offsets whose retention is over, and for the group if it has no members and no offset
+    is left.
 
-    An offset does not expire while the group subscribes to its topic, or while an open transaction has an offset for
-    the same partition; the group stays with it.
+    An offset does not expire while the group subscribes to its topic, or while an open transaction has a pending offset
+    for the same partition.
     """
     if not group.should_expire:
         return []

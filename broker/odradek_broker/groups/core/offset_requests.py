@@ -1,7 +1,7 @@
 """OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete: their records and responses.
 
-Every topic in a request has a name and an id, and exists: the API modules see to that, and to authorization. Leaves the
-checks of members and generations to each kind of group, and stored offsets to `offset_store`.
+The API modules have authorized the request, completed names and ids of topics, and removed partitions that do not
+exist. Leaves the checks of members and generations to each kind of group, and stored offsets to `offset_store`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnO
 
 DEFAULT_RETENTION = -1
 GROUP_ID_NOT_FOUND_FROM = 9
-"""KIP-848: this version of OffsetCommit is the first whose clients know the error."""
+"""KIP-848: the first version of OffsetCommit with this error."""
 
 PartitionResponse = OffsetFetchResponse.OffsetFetchResponsePartitions
 
@@ -31,14 +31,14 @@ PartitionResponse = OffsetFetchResponse.OffsetFetchResponsePartitions
 
 
 def commit_error_without_group(generation: int, api_version: int) -> ErrorCode:
-    """Check an OffsetCommit for a group that does not exist: only a commit without a generation creates it."""
+    """Check an OffsetCommit to a group that does not exist: a commit creates the group if it has no generation."""
     if generation < 0:
         return ErrorCode.NONE
     return ErrorCode.GROUP_ID_NOT_FOUND if api_version >= GROUP_ID_NOT_FOUND_FROM else ErrorCode.ILLEGAL_GENERATION
 
 
 def commit_failed(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    """The same error for every partition: OffsetCommit has no error of the whole request."""
+    """Return the same error for every partition: the response has no top-level error."""
     response = OffsetCommitResponse()
     for topic in request.topics:
         response.topics.append(
@@ -55,7 +55,7 @@ def commit_failed(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommi
 
 
 def commit(step: GroupStep, request: OffsetCommitRequest, token: Token) -> None:
-    """Write the offsets of a commit that the group has accepted; respond when they are written."""
+    """Write the offsets of a valid commit; respond when they are written."""
     response = OffsetCommitResponse()
     retention_ms, wall_ms = request.retention_time_ms, step.now.wall_ms
     expire_ms = -1 if retention_ms == DEFAULT_RETENTION else wall_ms + retention_ms
@@ -68,7 +68,7 @@ def commit(step: GroupStep, request: OffsetCommitRequest, token: Token) -> None:
             if too_large(metadata, step.settings.offset_metadata_max_bytes):
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
-                # Only version 1 has a commit timestamp.
+                # Only OffsetCommit v1 has a commit timestamp.
                 timestamp_ms = partition.commit_timestamp
                 value = OffsetCommitValue(
                     offset=partition.committed_offset,
@@ -91,7 +91,7 @@ def commit(step: GroupStep, request: OffsetCommitRequest, token: Token) -> None:
 def commit_in_transaction(
     request: TxnOffsetCommitRequest, metadata_max_bytes: int, wall_ms: int
 ) -> tuple[list[CoordinatorRecord], TxnOffsetCommitResponse]:
-    """Return the records of a TxnOffsetCommit that the group has accepted, and the response once they are written."""
+    """Return the records of a valid TxnOffsetCommit, and the response for when they are written."""
     records: list[CoordinatorRecord] = []
     response = TxnOffsetCommitResponse()
     for topic in request.topics:
@@ -118,7 +118,7 @@ def commit_in_transaction(
 
 
 def too_large(metadata: str, max_bytes: int) -> bool:
-    """`offset.metadata.max.bytes` is compared with the length of a Java string: UTF-16 units, not bytes."""
+    """Compare the metadata's length with offset.metadata.max.bytes as Kafka does: in UTF-16 units, not bytes."""
     return len(metadata) + sum(char > "\uffff" for char in metadata) > max_bytes
 
 
@@ -128,9 +128,8 @@ def too_large(metadata: str, max_bytes: int) -> bool:
 def fetch(
     store: OffsetStore, request: OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool = False
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
-    """Return the requested offsets, -1 for a partition without one; null topics request all offsets. A group that does
-    not exist has none. With `require_stable`, a partition for which an open transaction has an offset gets
-    UNSTABLE_OFFSET_COMMIT (KIP-447)."""
+    """Return the requested offsets, or all if the topics are null; -1 for a partition without an offset. With
+    `require_stable`, a partition with a pending offset of an open transaction gets UNSTABLE_OFFSET_COMMIT (KIP-447)."""
     offsets = store.of_group(request.group_id)
     unstable_exist = require_stable and store.pending.has_group(request.group_id)
     response = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=request.group_id)
@@ -192,7 +191,7 @@ def delete_failed(error: ErrorCode) -> OffsetDeleteResponse:
 
 
 def delete(step: GroupStep, store: OffsetStore, group: Group, request: OffsetDeleteRequest, token: Token) -> None:
-    """Write tombstones for the offsets that exist; deleting one that does not exist succeeds as well."""
+    """Write tombstones for the offsets that exist. The response has no error for those that do not exist."""
     response = OffsetDeleteResponse()
     for topic in request.topics:
         subscribed = group.is_subscribed_to(topic.name)

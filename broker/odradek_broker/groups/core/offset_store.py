@@ -17,13 +17,13 @@ NO_OFFSETS: Mapping[str, Mapping[int, CommittedOffset]] = {}
 
 
 class OffsetStore:
-    """Group id → topic → partition → offset; and pending offsets. Only `replay` and `end_transaction` change them, in
-    the order of the log."""
+    """Committed and pending offsets. Only `replay` and `end_transaction` change them, in the order of the log."""
 
     __slots__ = ("_by_group", "_replayed", "pending")
 
     def __init__(self) -> None:
         self._by_group: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
+        """Group id → topic → partition → committed offset."""
         self._replayed = 0
         self.pending = PendingTransactionalOffsets()
 
@@ -50,7 +50,7 @@ class OffsetStore:
         value: OffsetCommitValue | None,
         producer_id: int = NO_PRODUCER_ID,
     ) -> None:
-        """Store an offset, as pending if it has a producer. None deletes it, also from all open transactions."""
+        """Store an offset, as pending if it has a producer id. None deletes it, also from all open transactions."""
         key = GroupTopicPartition(group_id, topic, partition)
         if value is None:
             self._remove(group_id, topic, partition)
@@ -73,7 +73,7 @@ class OffsetStore:
             self.pending.add(producer_id, key, offset)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Commit or drop the producer's pending offsets. An offset with a later record in the log stays."""
+        """Commit or drop the producer's pending offsets. A committed offset with a later record in the log stays."""
         for key, offset in self.pending.take(producer_id).items():
             committed = self.get(*key)
             if commit and (committed is None or committed.order < offset.order):

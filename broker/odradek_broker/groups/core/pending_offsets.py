@@ -1,7 +1,6 @@
-"""Offsets that were committed in transactions which are still open.
+"""Offsets in transactions that are still open.
 
-Owns them by producer, and the partitions of a group that are unstable because of them. Leaves committing them, when
-their transaction ends, to `offset_store`.
+Owns them by producer and by group. Leaves committing them, when their transaction ends, to `offset_store`.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ from odradek_broker.groups.core.committed_offset import CommittedOffset, GroupTo
 
 
 class PendingTransactionalOffsets:
-    """Indexed by producer and by group. An entry that becomes empty is removed."""
+    """Both indexes hold no empty entries."""
 
     __slots__ = ("_by_producer", "_producers_by_group")
 
     def __init__(self) -> None:
         self._by_producer: dict[int, dict[GroupTopicPartition, CommittedOffset]] = {}
         self._producers_by_group: dict[str, dict[GroupTopicPartition, set[int]]] = {}
-        """Group id → key → producer ids whose open transactions have an offset for it."""
+        """Group id → key → the producers with a pending offset for the key."""
 
     def add(self, producer_id: int, key: GroupTopicPartition, offset: CommittedOffset) -> None:
         """Store an offset; a later one of the same transaction replaces it."""

@@ -1,4 +1,4 @@
-"""The errors that a client gets when the coordinator could not write its records; each is one that the client knows."""
+"""The errors for a client when a write of the coordinator fails: errors of Produce become errors of the group APIs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from odradek_wire.errors import ErrorCode
 
 
 def group_write_error(error: ErrorCode) -> ErrorCode:
-    """The error for a write of group metadata, and of offsets in a transaction."""
+    """Return the client's error for a failed write of group metadata, or of offsets in a transaction."""
     match error:
         case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION | ErrorCode.NOT_ENOUGH_REPLICAS | ErrorCode.REQUEST_TIMED_OUT:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -21,7 +21,7 @@ def group_write_error(error: ErrorCode) -> ErrorCode:
 
 
 def offset_write_error(error: ErrorCode) -> ErrorCode:
-    """The error for a write of offsets: a commit that is too large has an error of its own."""
+    """Return the client's error for a failed write of offsets outside transactions."""
     if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE):
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     return group_write_error(error)
