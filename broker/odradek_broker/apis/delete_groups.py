@@ -26,7 +26,7 @@ def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse |
     refusals = [
         DeletableGroupResult(group_id=name, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED) for name in refused
     ]
-    # Begin all deletions before waiting: a client that disconnects in between does not leave half of them.
+    # Begin all deletions before waiting, so that a disconnect of the client does not cancel some of them.
     deletions = [ctx.broker.group_coordinator.delete_group(name) for name in names if name not in refused]
     if all(deletion.done for deletion in deletions):
         return DeleteGroupsResponse(results=[deletion.result() for deletion in deletions] + refusals)

@@ -1,7 +1,7 @@
 """DescribeGroups (key 15): classic groups and their members.
 
 Versions: v3 may ask for authorized operations (KIP-430), v4 has instance ids (KIP-345), v6 has an error for groups that
-do not exist (KIP-1043); before v6 they are Dead.
+do not exist (KIP-1043); before v6 they only have the state Dead.
 Behaviour: members of stable groups have their subscriptions and assignments. Unauthorized groups come first.
 Differences from Kafka: none.
 """

@@ -1,7 +1,7 @@
 """FindCoordinator (key 10): the broker that coordinates a group or a transactional id.
 
 Versions: v1 has transactional ids, v4 several keys (KIP-699), v6 share groups (KIP-932).
-Behaviour: the first request creates the internal topic, and waits for it.
+Behaviour: the first request creates the internal topic; the response waits until it exists.
 Differences from Kafka: Kafka returns COORDINATOR_NOT_AVAILABLE while it creates the topic. Share groups are refused.
 """
 
@@ -45,7 +45,7 @@ class CoordinatorLookup(NamedTuple):
     port: int = -1
 
 
-# Kafka's texts: its versions before 4 return the message of the error itself.
+# Kafka's messages for these errors, which the response contains before v4.
 MESSAGES = {
     ErrorCode.NONE: "NONE",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
@@ -66,7 +66,7 @@ def handle(
 
 
 async def _create_topic_first(ctx: Context, request: FindCoordinatorRequest, topic: str) -> FindCoordinatorResponse:
-    """Create the internal topic, and wait for it, so that the client need not retry."""
+    """Create the internal topic and wait for it, so that the client does not have to retry."""
     keys = request.coordinator_keys if ctx.api_version >= BATCH_FROM else [request.key]
     if any(_may_describe(ctx, request.key_type, key) for key in keys):
         await ensure_internal_topic(ctx.broker, topic)
@@ -92,7 +92,7 @@ def _respond(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorRe
 
 def _entry(ctx: Context, key_type: int, key: str) -> FindCoordinatorResponse.Coordinator:
     error, node_id, host, port = _find(ctx, key_type, key)
-    # Only an unknown key type fails the whole request in Kafka, and thereby gets a text.
+    # From v4 on, Kafka sends a message only for an unknown key type.
     known = 0 <= key_type < len(CoordinatorType)
     return FindCoordinatorResponse.Coordinator(
         key=key, node_id=node_id, host=host, port=port, error_code=error, error_message="" if known else _message(error)

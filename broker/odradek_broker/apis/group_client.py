@@ -1,4 +1,4 @@
-"""The client of a group's request, in the form in which the group coordinator stores it."""
+"""The client of a request to a group, as the group coordinator needs it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from odradek_broker.groups.core.group_step import GroupClient
 
 
 def group_client(ctx: Context, *, new_member: bool = False) -> GroupClient:
-    """`new_member`: the coordinator may have to make a member id."""
+    """Return the client of this request. With `new_member`, the coordinator may have to generate a member id."""
     return GroupClient(
         client_id=ctx.client_id or "",
         client_host=java_host(ctx.address),
@@ -24,7 +24,7 @@ def random_id(data: bytes) -> str:
 
 
 def java_host(address: str) -> str:
-    """Return an address as Java prints it, which is its form in group metadata: `/127.0.0.1`, `/0:0:0:0:0:0:0:1`."""
+    """Return an address as Java prints it, and as group metadata has it: `/127.0.0.1`, `/0:0:0:0:0:0:0:1`."""
     if ":" not in address:
         return f"/{address}"
     head, _, tail = address.partition("%")[0].partition("::")

@@ -1,7 +1,7 @@
 """LeaveGroup (key 13): a member leaves its group, or an admin client removes static members.
 
 Versions: v3 names several members (KIP-345), v5 may give a reason (KIP-800), which is ignored.
-Behaviour: before v3 the error of the one member is that of the response.
+Behaviour: before v3 the response has one error, that of the member.
 Differences from Kafka: none.
 """
 

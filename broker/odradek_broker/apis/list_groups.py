@@ -20,7 +20,7 @@ def handle(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse:
     if isinstance(groups, ErrorCode):
         return ListGroupsResponse(error_code=groups)
     found = filtered(groups, request.states_filter, request.types_filter)
-    # A client that may describe the cluster sees every group: this rule is older than permissions of groups.
+    # A client with permission to describe the cluster sees every group, as in Kafka.
     if not ctx.may_cluster(Operation.DESCRIBE):
         found = [group for group in found if ctx.may_group(Operation.DESCRIBE, group.group_id)]
     return ListGroupsResponse(groups=found)

@@ -1,6 +1,6 @@
 """OffsetCommit (key 8): a group commits offsets.
 
-Versions: v0 commits in ZooKeeper; up to v4 a client may ask for a retention of its own; v6 has leader epochs (KIP-320),
+Versions: v0 commits in ZooKeeper; up to v4 a client can request a retention; v6 has leader epochs (KIP-320),
 v7 static members (KIP-345), v10 names topics by id (KIP-848).
 Behaviour: the response comes when the offsets are written. v0 is refused without ZooKeeper, as by Kafka.
 Differences from Kafka: none.
@@ -29,6 +29,7 @@ PartitionResponse = OffsetCommitResponse.OffsetCommitResponsePartition
 def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     if not ctx.may_group(Operation.READ, request.group_id):
         return error_response(ctx, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    # Made now, because `_check_topic` removes partitions from the request.
     unsupported = error_response(ctx, request, ErrorCode.UNSUPPORTED_VERSION) if ctx.api_version == 0 else None
     refused: list[TopicResponse] = []
     accepted: list[OffsetCommitRequestTopic] = []
@@ -67,7 +68,7 @@ async def _commit_version_zero(
 
 
 def error_response(ctx: Context, request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    """Return the same error for every partition: the response has no error of the whole request."""
+    """Return the same error for every partition: the response has no top-level error."""
     return OffsetCommitResponse(topics=[_refused(topic, error) for topic in request.topics])
 
 
@@ -77,7 +78,8 @@ def _check_topic(
     accepted: list[OffsetCommitRequestTopic],
     refused: list[TopicResponse],
 ) -> None:
-    """Complete the topic's name or id from the metadata; refuse a topic or partitions that do not exist."""
+    """Complete the topic's name or id. Add the partitions that exist to `accepted`, if the client may read the topic,
+    and errors for the others to `refused`."""
     image = ctx.broker.image
     by_id = ctx.api_version >= TOPIC_ID_FROM
     known = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
@@ -102,7 +104,7 @@ def _check_topic(
 def _merged(
     refused: list[TopicResponse], request: OffsetCommitRequest, outcome: OffsetCommitResponse | ErrorCode
 ) -> OffsetCommitResponse:
-    """The refused topics come first, as in Kafka; a topic among them gets its other partitions appended."""
+    """Merge the responses: refused topics come first, as in Kafka, with any accepted partitions of the same topic."""
     if isinstance(outcome, OffsetCommitResponse):
         responses: Iterable[TopicResponse] = outcome.topics
     else:

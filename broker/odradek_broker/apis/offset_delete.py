@@ -54,7 +54,7 @@ def _check_topic(
 
 
 def _merged(refused: list[TopicResponse], response: OffsetDeleteResponse) -> OffsetDeleteResponse:
-    """An error of the group is the whole response; else the refused topics come first, as in Kafka."""
+    """Return a top-level error alone; else merge the responses, refused topics first, as in Kafka."""
     if response.error_code:
         return OffsetDeleteResponse(error_code=response.error_code)
     if not refused:

@@ -1,8 +1,8 @@
 """OffsetFetch (key 9): the offsets that groups have committed.
 
-Versions: v0 reads from ZooKeeper; v2 may ask for all topics and has an error of the group; v7 may wait for open
+Versions: v0 reads from ZooKeeper; v2 can ask for all topics and has a top-level error; v7 can wait for open
 transactions (KIP-447); v8 has several groups (KIP-709); v9 names the member (KIP-848); v10 names topics by id.
-Behaviour: v0 is refused without ZooKeeper, as by Kafka. With require_stable, commits in progress are awaited.
+Behaviour: v0 is refused without ZooKeeper, as by Kafka. With require_stable, the response waits for pending writes.
 Differences from Kafka: while `__consumer_offsets` does not exist, every group has no offsets; Kafka returns
 NOT_COORDINATOR.
 """
@@ -71,7 +71,7 @@ async def _fetch_version_zero(
 
 
 async def _handle_deferred(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """Fetch again, now awaiting commits in progress: a fetch changes nothing."""
+    """Handle the request from its beginning, and wait for pending writes: `handle` has changed nothing."""
     group_responses: list[GroupResponse] = []
     for group in _groups(ctx, request):
         refused = _check_topics(ctx, group)
@@ -101,7 +101,7 @@ def _groups(ctx: Context, request: OffsetFetchRequest) -> list[OffsetFetchReques
 
 
 def _check_topics(ctx: Context, group: OffsetFetchRequestGroup) -> list[TopicResponse]:
-    """Complete names from ids, and keep only authorized topics in `group`; return the responses of the others."""
+    """Complete names from ids. Remove unknown and unauthorized topics from `group`, and return their errors."""
     if group.topics is None:
         return []
     refused: list[TopicResponse] = []
@@ -130,7 +130,8 @@ def _fetch(
 
 
 def _authorized(ctx: Context, group_response: GroupResponse, refused: list[TopicResponse]) -> GroupResponse:
-    """Remove topics that the client may not describe, add topic ids; refused topics come last, as in Kafka."""
+    """Complete the response of a group: add topic ids, and refused topics at the end, as in Kafka. A request for all
+    topics may have found some that the client may not describe: remove them."""
     if group_response.error_code:
         return group_response
     topics = [topic for topic in group_response.topics if ctx.may_topic(Operation.DESCRIBE, topic.name)]
@@ -148,7 +149,7 @@ def _response(ctx: Context, request: OffsetFetchRequest, group_responses: list[G
         return OffsetFetchResponse(groups=group_responses)
     group_response = group_responses[0]
     if group_response.error_code and ctx.api_version < GROUP_ERROR_FROM:
-        # The response has no error of the group: every partition gets it.
+        # The response has no top-level error: every partition gets it.
         error = ErrorCode(group_response.error_code)
         group_response.topics = [_refused(topic, error) for topic in _groups(ctx, request)[0].topics or []]
     return OffsetFetchResponse(
@@ -187,7 +188,7 @@ _TOPICS = Slices("topics", "topics", inner=("partition_indexes", "partitions"))
 
 
 class _Divider:
-    """Divides the one group of versions up to 7, and each group of version 8 and later."""
+    """Divides a long request by its topics: those of the only group (up to v7), or of each group."""
 
     elements = ELEMENTS
 

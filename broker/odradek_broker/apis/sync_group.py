@@ -2,8 +2,8 @@
 
 Versions: v3 has static members (KIP-345), v5 names protocol type and protocol name (KIP-559).
 Behaviour: the response comes when the leader's assignment is written.
-Differences from Kafka: a SyncGroup that a newer one of the same member replaces gets REBALANCE_IN_PROGRESS; Kafka never
-responds to it.
+Differences from Kafka: when a member sends another SyncGroup, its pending one gets REBALANCE_IN_PROGRESS; Kafka never
+responds to that.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 LOAD_IN_PROGRESS_FROM = 2
-"""Clients of older versions do not know the error, and fail (KAFKA-7296)."""
+"""Older clients fail at COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
 
 TxnOffsetCommitRequestTopic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
 TopicResponse = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
@@ -47,7 +47,7 @@ def handle(
 
 
 def error_response(ctx: Context, request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
-    """Return the same error for every partition: the response has no error of the whole request."""
+    """Return the same error for every partition: the response has no top-level error."""
     return TxnOffsetCommitResponse(topics=[_refused(topic, error) for topic in request.topics])
 
 
@@ -77,7 +77,7 @@ def _merged(
     request: TxnOffsetCommitRequest,
     outcome: TxnOffsetCommitResponse | ErrorCode,
 ) -> TxnOffsetCommitResponse:
-    """The refused topics come first, as in Kafka; a topic among them gets its other partitions appended."""
+    """Merge the responses: refused topics come first, as in Kafka, with any accepted partitions of the same topic."""
     if isinstance(outcome, TxnOffsetCommitResponse):
         responses: Iterable[TopicResponse] = outcome.topics
     else:
