@@ -110,7 +110,7 @@ class CoordinatorPartition(Generic[AnyStep]):
                 self._shard.written(step, error)
                 for pending in step.responses_once_written:
                     # The second call for a late write has no effect here: the requests are completed.
-                    response = pending.failed(error) if error else pending.response
+                    response = pending.error_response(error) if error else pending.response
                     _deferred(pending.token).complete(response)
 
             self.durable.write(step.records, written, done_late=written if self._reports_late_writes else None)

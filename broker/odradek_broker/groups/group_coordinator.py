@@ -131,10 +131,10 @@ class GroupCoordinator:
         """Serve a request of a group's member: JoinGroup, SyncGroup, Heartbeat or LeaveGroup."""
         error = self._validate(handler, request)
         if error:
-            return handler.failed(request, error)
+            return handler.error_response(request, error)
         group_partition = self._runtime.find(request.group_id)
         if isinstance(group_partition, ErrorCode):
-            return handler.failed(request, group_partition)
+            return handler.error_response(request, group_partition)
         pending: Deferred[Response] = Deferred()
         group_partition.apply(group_partition.shard.handle(handler, request, client, pending, group_partition.now()))
         return pending.result() if pending.done else pending

@@ -34,7 +34,7 @@ class ResponseOnceWritten(NamedTuple):
 
     token: Token
     response: object
-    failed: Callable[[ErrorCode], object]
+    error_response: Callable[[ErrorCode], object]
     """Makes the response if the write fails."""
 
 

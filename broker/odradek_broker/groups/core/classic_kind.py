@@ -56,7 +56,7 @@ def _join(groups: Groups, step: GroupStep, request: JoinGroupRequest, client: Gr
         step.records.append(new_group_record(created))
 
 
-def _join_failed(request: JoinGroupRequest, error: ErrorCode) -> JoinGroupResponse:
+def _join_error_response(request: JoinGroupRequest, error: ErrorCode) -> JoinGroupResponse:
     invalid = error in (ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_SESSION_TIMEOUT)
     return join_error(error, request.member_id if invalid else NO_MEMBER)
 
@@ -74,7 +74,7 @@ def _sync(groups: Groups, step: GroupStep, request: SyncGroupRequest, client: Gr
         step.respond(token, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
 
 
-def _sync_failed(request: SyncGroupRequest, error: ErrorCode) -> SyncGroupResponse:
+def _sync_error_response(request: SyncGroupRequest, error: ErrorCode) -> SyncGroupResponse:
     # As in Kafka: the coordinator does not know the group while it loads, so the member rejoins.
     loading = error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if loading else error)
@@ -88,7 +88,7 @@ def _heartbeat(groups: Groups, step: GroupStep, request: HeartbeatRequest, clien
     step.respond(token, HeartbeatResponse(error_code=error))
 
 
-def _heartbeat_failed(request: HeartbeatRequest, error: ErrorCode) -> HeartbeatResponse:
+def _heartbeat_error_response(request: HeartbeatRequest, error: ErrorCode) -> HeartbeatResponse:
     # As in Kafka: the member's session begins when the coordinator has loaded.
     loading = error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error)
@@ -113,15 +113,15 @@ def _leave(groups: Groups, step: GroupStep, request: LeaveGroupRequest, client: 
 JOIN_GROUP = RequestHandler(
     request_class=JoinGroupRequest,
     handle=_join,
-    failed=_join_failed,
+    error_response=_join_error_response,
     validate=_validate_join,
 )
-SYNC_GROUP = RequestHandler(request_class=SyncGroupRequest, handle=_sync, failed=_sync_failed)
-HEARTBEAT = RequestHandler(request_class=HeartbeatRequest, handle=_heartbeat, failed=_heartbeat_failed)
+SYNC_GROUP = RequestHandler(request_class=SyncGroupRequest, handle=_sync, error_response=_sync_error_response)
+HEARTBEAT = RequestHandler(request_class=HeartbeatRequest, handle=_heartbeat, error_response=_heartbeat_error_response)
 LEAVE_GROUP = RequestHandler(
     request_class=LeaveGroupRequest,
     handle=_leave,
-    failed=lambda request, error: LeaveGroupResponse(error_code=error),
+    error_response=lambda request, error: LeaveGroupResponse(error_code=error),
 )
 """Reads only `members`, which the API module fills for versions before v3."""
 

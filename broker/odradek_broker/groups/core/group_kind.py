@@ -38,7 +38,7 @@ class RequestHandler(Generic[Request, Response]):
     request_class: type[Request]
     handle: Callable[[Groups, GroupStep, Request, GroupClient, Token], None]
     """Put the response for the token into this step, or into a later one."""
-    failed: Callable[[Request, ErrorCode], Response]
+    error_response: Callable[[Request, ErrorCode], Response]
     """Make the response for an error that the coordinator finds before it looks up the group: INVALID_GROUP_ID,
     NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, or an error from `validate`."""
     validate: Callable[[Request, GroupSettings], ErrorCode] | None = None

@@ -149,7 +149,7 @@ class GroupShard:
         group = self.groups.get(request.group_id)
         error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_offset_delete()
         if group is None or error:
-            step.respond(token, offset_requests.delete_failed(error))
+            step.respond(token, offset_requests.delete_error_response(error))
         else:
             offset_requests.delete(step, self.offsets, group, request, token)
         return step

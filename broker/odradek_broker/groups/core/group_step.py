@@ -99,10 +99,12 @@ class GroupStep(Step[CoordinatorRecord, GroupWrite]):
         if token is not None:
             self.responses.append((token, response))
 
-    def respond_once_written(self, token: Token, response: Message, failed: Callable[[ErrorCode], Message]) -> None:
-        """Complete a request when the records of this step are committed. `failed` makes the response if the write
+    def respond_once_written(
+        self, token: Token, response: Message, error_response: Callable[[ErrorCode], Message]
+    ) -> None:
+        """Complete a request when the records of this step are committed, or with `error_response` if the write
         fails."""
-        self.responses_once_written.append(ResponseOnceWritten(token, response, failed))
+        self.responses_once_written.append(ResponseOnceWritten(token, response, error_response))
 
     def set_deadline(self, kind: Enum, group_id: str, delay_ms: int, member_id: str = NO_MEMBER) -> None:
         self.deadlines.set(DeadlineKey(kind, group_id, member_id), self.now.monotonic_ms + delay_ms)

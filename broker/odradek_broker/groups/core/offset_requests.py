@@ -37,7 +37,7 @@ def commit_error_without_group(generation: int, api_version: int) -> ErrorCode:
     return ErrorCode.GROUP_ID_NOT_FOUND if api_version >= GROUP_ID_NOT_FOUND_FROM else ErrorCode.ILLEGAL_GENERATION
 
 
-def commit_failed(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+def commit_error_response(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
     """Return the same error for every partition: the response has no top-level error."""
     response = OffsetCommitResponse()
     for topic in request.topics:
@@ -83,7 +83,9 @@ def commit(step: GroupStep, request: OffsetCommitRequest, token: Token) -> None:
                 OffsetCommitResponse.OffsetCommitResponsePartition(partition.partition_index, error)
             )
     if step.records:
-        step.respond_once_written(token, response, lambda error: commit_failed(request, offset_write_error(error)))
+        step.respond_once_written(
+            token, response, lambda error: commit_error_response(request, offset_write_error(error))
+        )
     else:
         step.respond(token, response)
 
@@ -186,7 +188,7 @@ def _fetched(index: int, offset: CommittedOffset | None) -> PartitionResponse:
 # -- delete -------------------------------------------------------------------------------------------------------
 
 
-def delete_failed(error: ErrorCode) -> OffsetDeleteResponse:
+def delete_error_response(error: ErrorCode) -> OffsetDeleteResponse:
     return OffsetDeleteResponse(error_code=error)
 
 
@@ -205,7 +207,7 @@ def delete(step: GroupStep, store: OffsetStore, group: Group, request: OffsetDel
             if not subscribed and (store.get(*key) is not None or store.pending.is_pending(*key)):
                 step.records.append(OffsetRecord(*key, None))
     if step.records:
-        step.respond_once_written(token, response, lambda error: delete_failed(offset_write_error(error)))
+        step.respond_once_written(token, response, lambda error: delete_error_response(offset_write_error(error)))
     else:
         step.respond(token, response)
 
