@@ -163,10 +163,10 @@ class DurablePartition(Generic[R]):
         """Become active when all loaded records are committed.
 
         The previous coordinator may have acknowledged records above the high watermark, but they may also be lost. A
-        committed offset must not go back after a client has read it, so requests are refused until it is known which
-        (KIP-207 does this for the end offset of a log; Kafka's coordinators do not wait). While the ISR is below
-        min.insync.replicas, the high watermark does not move: then the coordinator becomes active immediately, unless
-        it `needs_committed_records`."""
+        committed offset must not go back after a client has read it, so the coordinator refuses requests until these
+        records are committed (as KIP-207 does for the end offset of a log; Kafka's coordinators do not wait). While the
+        ISR is below min.insync.replicas, the high watermark does not move: then the coordinator becomes active
+        immediately, unless it `needs_committed_records`."""
         partition = self.partition
         if self.state not in (CoordinatorState.LOADING, CoordinatorState.UNCOMMITTED):
             return
@@ -206,7 +206,7 @@ class DurablePartition(Generic[R]):
         pending, self._pending = self._pending, deque()
         for write in pending:
             write.complete(ErrorCode.NOT_COORDINATOR)
-        self._call_awaiting(ErrorCode.NOT_COORDINATOR)
+        self._call_awaiting_committed_writes(ErrorCode.NOT_COORDINATOR)
 
     # -- writing --------------------------------------------------------------------------------------------------
 
@@ -317,9 +317,9 @@ class DurablePartition(Generic[R]):
             write.take_effect()
             write.complete(ErrorCode.NONE)
         if not self._pending:
-            self._call_awaiting(ErrorCode.NONE)
+            self._call_awaiting_committed_writes(ErrorCode.NONE)
 
-    def _call_awaiting(self, error: ErrorCode) -> None:
+    def _call_awaiting_committed_writes(self, error: ErrorCode) -> None:
         waiting, self._awaiting_committed_writes = self._awaiting_committed_writes, []
         for callback in waiting:
             callback(error)

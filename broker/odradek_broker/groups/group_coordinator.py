@@ -48,7 +48,7 @@ OffsetFetchGroup = OffsetFetchResponse.OffsetFetchResponseGroup
 
 
 class GroupCoordinator:
-    """Every method returns the response if it is known immediately, else a `Deferred`."""
+    """A method that serves a request returns the response, or a `Deferred` if the response is not known yet."""
 
     def __init__(
         self,

@@ -66,6 +66,6 @@ class GroupKind(Generic[AnyGroup, Record]):
     unloaded: Callable[[GroupStep, AnyGroup], None] = lambda step, group: None
     """Complete every pending request with NOT_COORDINATOR: another broker coordinates the group now."""
     deadline_passed: Callable[[GroupStep, AnyGroup, Enum, str], None] = lambda step, group, kind, member_id: None
-    """Handle a deadline of the group that has passed, or of a member (else the member id is empty)."""
+    """Handle a deadline that has passed: of the member with this id, or of the group if the id is empty."""
     written: Callable[[GroupStep, AnyGroup, GroupWrite, ErrorCode], None] = lambda step, group, write, error: None
-    """Handle the outcome of the step that had this `write`: its records are committed, or the error."""
+    """Handle the outcome of the step that had this `write`: NONE when its records are committed, or an error."""

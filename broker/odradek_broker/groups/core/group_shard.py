@@ -71,7 +71,7 @@ class GroupShard:
         return step
 
     def written(self, write: GroupWrite, error: ErrorCode, now: Instant) -> GroupStep:
-        """Handle the outcome of the step that had this `write`: its records are committed, or the error."""
+        """Handle the outcome of the step that had this `write`: NONE when its records are committed, or an error."""
         step = self._step(now)
         group = self.groups.get(write.group_id)
         if group is not None:
