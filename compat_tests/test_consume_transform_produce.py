@@ -54,7 +54,7 @@ def _committed(servers: str, topic: str, count: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("transformer", TRANSFORMERS)
-def test_what_an_aborted_transaction_has_read_is_read_again(
+def test_records_of_an_aborted_transaction_are_consumed_again(
     transformer: Transformer, servers: str, make_topic: Callable[..., str]
 ) -> None:
     source, target = make_topic(), make_topic()
@@ -82,7 +82,7 @@ def _producer(servers: str, transactional_id: str) -> Producer:
 
 
 @pytest.mark.parametrize("way", ["stop", "kill"])
-def test_a_transaction_stays_open_over_a_restart_until_its_successor_ends_it(way: str, own_broker: Broker) -> None:
+def test_an_open_transaction_survives_a_restart_of_the_broker(way: str, own_broker: Broker) -> None:
     servers = own_broker.bootstrap_servers
     source = create_topic(servers, "read")
     target = create_topic(servers, "written")

@@ -64,7 +64,7 @@ _SENT = [message.value for message in _MESSAGES]
 
 
 @pytest.mark.parametrize("how", ["drop", "disconnect"])
-def test_at_least_once_writes_again_what_was_not_acknowledged(how: str, cluster: Cluster, topic: str) -> None:
+def test_at_least_once_retries_unacknowledged_records(how: str, cluster: Cluster, topic: str) -> None:
     getattr(cluster.faults, how)("Produce", when="response", times=2)
 
     outcomes = _send(cluster, topic, acks="all", retries=10)
@@ -87,7 +87,7 @@ def test_at_most_once_never_writes_twice(how: str, cluster: Cluster, topic: str)
     assert len(found) == len(set(found)) == len(_SENT) - lost
 
 
-def test_at_most_once_may_have_written_what_it_was_told_is_lost(cluster: Cluster, topic: str) -> None:
+def test_at_most_once_may_have_written_a_failed_record(cluster: Cluster, topic: str) -> None:
     cluster.faults.drop("Produce", when="response", times=1)
 
     outcomes = _send(cluster, topic, acks="all", retries=0, **{"max.in.flight": 1})
@@ -111,7 +111,7 @@ def test_an_idempotent_producer_writes_everything_once_and_in_order(
     assert _read(cluster, topic) == _SENT
 
 
-def test_a_retriable_error_is_retried_and_a_fatal_one_is_told(cluster: Cluster, topic: str) -> None:
+def test_retriable_errors_are_retried_and_fatal_ones_raised(cluster: Cluster, topic: str) -> None:
     cluster.faults.error("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)
     assert _send(cluster, topic, acks="all", retries=10) == [None] * len(_MESSAGES)
 

@@ -48,9 +48,7 @@ def test_a_verifiable_producer_is_acknowledged_again_after_a_reset(cluster: Clus
 
 
 @pytest.mark.parametrize("producing", TRANSACTIONAL)
-def test_a_transaction_that_is_open_at_a_reset_is_never_committed_and_its_producers_successor_goes_on(
-    cluster: Cluster, producing: TransactionalClient
-) -> None:
+def test_reset_drops_the_open_transaction_of_a_producer(cluster: Cluster, producing: TransactionalClient) -> None:
     with producing.open(cluster.bootstrap_servers, "tx") as producer:
         producer.begin()
         producer.send("t", b"before")

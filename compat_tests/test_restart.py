@@ -54,7 +54,7 @@ def _values(consumer: Consumer) -> list[int]:
     return [int(message.value() or b"") for message in messages if message.error() is None]
 
 
-def test_what_every_client_wrote_is_there_after_kill_9(own_broker: Broker) -> None:
+def test_records_of_every_client_survive_kill_9(own_broker: Broker) -> None:
     servers = own_broker.bootstrap_servers
     topic = create_topic(servers, "killed", config={"segment.bytes": "1048576"})
     written = []

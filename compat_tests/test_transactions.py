@@ -44,7 +44,7 @@ def committed_offset(servers: str, group: str, topic: str) -> int:
         consumer.close()
 
 
-def test_what_is_committed_is_read_and_what_is_aborted_is_not(
+def test_read_committed_returns_committed_records_only(
     servers: str, topic: str, transactional_id: str, producing: TransactionalClient
 ) -> None:
     with producing.open(servers, transactional_id) as producer:
@@ -57,7 +57,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(
     assert values(servers, topic, COMMITTED) == [each for each in all_of_them if each[:1] in b"02"]
 
 
-def test_what_is_open_is_not_read_and_holds_back_what_follows(
+def test_an_open_transaction_holds_the_last_stable_offset(
     servers: str, topic: str, transactional_id: str, producing: TransactionalClient
 ) -> None:
     with producing.open(servers, transactional_id) as first, producing.open(servers, transactional_id + "b") as second:
@@ -85,7 +85,7 @@ def test_a_transaction_over_many_partitions_is_committed_in_all(
         assert [values(servers, topic, COMMITTED, partition) for partition in range(3)] == [[b"v"]] * 3
 
 
-def test_who_takes_a_transactional_id_aborts_what_is_open_and_fences_who_had_it(
+def test_init_transactions_aborts_and_fences_the_earlier_producer(
     servers: str, topic: str, transactional_id: str, producing: TransactionalClient
 ) -> None:
     with producing.open(servers, transactional_id) as zombie:
@@ -122,7 +122,7 @@ def test_an_abandoned_transaction_is_aborted(
             idle.commit()
 
 
-def test_offsets_that_are_sent_with_a_transaction_count_when_it_is_committed(
+def test_transactional_offsets_take_effect_at_the_commit(
     servers: str, topic: str, transactional_id: str, producing: TransactionalClient
 ) -> None:
     group = transactional_id + "-group"

@@ -93,7 +93,7 @@ def read(cluster: Cluster, topic: str) -> Counter[bytes]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2])
-def test_transactions_over_two_topics_are_whole_while_brokers_are_killed(seed: int, cluster: Cluster) -> None:
+def test_transactions_over_two_topics_are_atomic_under_kills(seed: int, cluster: Cluster) -> None:
     rng, over = random.Random(seed), Event()
     parties = [Party(cluster.bootstrap_servers, number) for number in range(PRODUCERS)]
     with ThreadPoolExecutor(PRODUCERS) as pool:

@@ -22,11 +22,11 @@ def ledger(*statements: Statement) -> Ledger:
     return Ledger([b"t:barrier:0#3", *(each.value() for each in statements)])
 
 
-def test_a_statement_is_its_value() -> None:
+def test_a_statement_round_trips_through_its_value() -> None:
     assert [Statement.parse(each.value()) for each in FIRST] == FIRST
 
 
-def test_statements_may_be_met_in_any_order() -> None:
+def test_a_ledger_accepts_statements_in_any_order() -> None:
     found = ledger(FIRST[1], *reversed(OPENING), FIRST[0])
     assert (found.transfers, found.wrong) == (2, "")
     assert found.balances == dict.fromkeys(range(ACCOUNTS), OPENING_BALANCE) | {0: 95, 3: 105}
@@ -42,11 +42,11 @@ def test_statements_may_be_met_in_any_order() -> None:
     ],
     ids=["half", "none", "twice", "sum"],
 )
-def test_it_is_said_what_cannot_be(statements: list[Statement], wrong: str) -> None:
+def test_a_ledger_names_the_broken_rule(statements: list[Statement], wrong: str) -> None:
     assert wrong in ledger(*OPENING, *statements).wrong
 
 
-def test_a_transfer_that_was_made_is_to_be_found() -> None:
+def test_a_missing_transfer_is_found() -> None:
     bank = BankChecks(TransactionChecks(lambda violation: None))
     bank.transferred(2)
     bank.found(ledger(*OPENING, *FIRST))
@@ -54,7 +54,7 @@ def test_a_transfer_that_was_made_is_to_be_found() -> None:
         bank.found(ledger(*OPENING))
 
 
-def test_who_is_fenced_ends_no_transaction() -> None:
+def test_a_fenced_producer_ends_no_transaction() -> None:
     checks = TransactionChecks(lambda violation: None)
     checks.begun("id", (7, 0))
     checks.begun("id", (7, 1))

@@ -33,7 +33,7 @@ SEEDS = range(40)
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
-def high_watermark_that_waits_for_nobody(patch: pytest.MonkeyPatch) -> None:
+def high_watermark_that_ignores_followers(patch: pytest.MonkeyPatch) -> None:
     def advance(self: PartitionLeader) -> list[Any]:
         if self.log_end_offset <= self.high_watermark:
             return []
@@ -43,7 +43,7 @@ def high_watermark_that_waits_for_nobody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionLeader, "advance_high_watermark", advance)
 
 
-def high_watermark_that_waits_for_the_fastest_follower_only(patch: pytest.MonkeyPatch) -> None:
+def high_watermark_of_the_fastest_follower(patch: pytest.MonkeyPatch) -> None:
     def advance(self: PartitionLeader) -> list[Any]:
         reached = max((each.log_end_offset for each in self.followers.values()), default=0)
         if min(reached, self.log_end_offset) <= self.high_watermark:
@@ -54,7 +54,7 @@ def high_watermark_that_waits_for_the_fastest_follower_only(patch: pytest.Monkey
     patch.setattr(PartitionLeader, "advance_high_watermark", advance)
 
 
-def high_watermark_that_follows_the_slowest_even_back(patch: pytest.MonkeyPatch) -> None:
+def high_watermark_that_retreats_to_the_slowest_follower(patch: pytest.MonkeyPatch) -> None:
     def advance(self: PartitionLeader) -> list[Any]:
         ends = [each.log_end_offset for each in self.followers.values()]
         reached = max(min([self.log_end_offset, *ends]), 0)
@@ -81,7 +81,7 @@ def follower_that_never_truncates(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fetcher, "truncation_point", lambda leader, own, log_end_offset, high_watermark: log_end_offset)
 
 
-def isr_that_takes_followers_that_lag(patch: pytest.MonkeyPatch) -> None:
+def isr_that_admits_lagging_followers(patch: pytest.MonkeyPatch) -> None:
     fetched = PartitionLeader.follower_fetched
 
     def taking(self: PartitionLeader, follower: int, *args: Any, **options: Any) -> list[Any]:
@@ -119,7 +119,7 @@ def leader_that_ignores_its_replacement(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "resign", keep_leading(resign))
 
 
-def election_without_a_new_epoch(patch: pytest.MonkeyPatch) -> None:
+def election_without_a_new_leader_epoch(patch: pytest.MonkeyPatch) -> None:
     changed = replay.changed_partition
 
     def same_epoch(partition: Any, record: Any) -> Any:
@@ -147,7 +147,7 @@ def follower_that_keeps_no_producer_state(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Log, "update_producers", updating)
 
 
-def consumers_that_are_given_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
+def fetch_that_returns_records_above_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
     read = Log.read
 
     def unlimited(self: Log, offset: int, max_bytes: int, *, limit: int | None = None, min_one: bool = True) -> Any:
@@ -156,11 +156,11 @@ def consumers_that_are_given_what_is_not_committed(patch: pytest.MonkeyPatch) ->
     patch.setattr(Log, "read", unlimited)
 
 
-def new_leader_that_says_at_once_what_it_believes_to_be_committed(patch: pytest.MonkeyPatch) -> None:
+def new_leader_that_returns_an_old_latest_offset(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "is_behind_epoch_start", property(lambda self: False))
 
 
-def commit_that_is_answered_before_it_is_replicated(patch: pytest.MonkeyPatch) -> None:
+def offset_commit_that_returns_before_it_is_replicated(patch: pytest.MonkeyPatch) -> None:
     apply = GroupPartition.apply
 
     def hasty(self: GroupPartition, step: GroupStep) -> None:
@@ -172,11 +172,11 @@ def commit_that_is_answered_before_it_is_replicated(patch: pytest.MonkeyPatch) -
     patch.setattr(GroupPartition, "apply", hasty)
 
 
-def commits_of_any_generation(patch: pytest.MonkeyPatch) -> None:
+def offset_commits_of_any_generation(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ClassicGroup, "validate_offset_commit", lambda *args, **checked: ErrorCode.NONE)
 
 
-def fetch_session_that_hears_nothing_new_of_what_it_knows(patch: pytest.MonkeyPatch) -> None:
+def fetch_session_without_updates(patch: pytest.MonkeyPatch) -> None:
     update = FetchSession.update
 
     def updating(self: FetchSession, wanted: Any, forgotten: Any) -> None:
@@ -186,11 +186,11 @@ def fetch_session_that_hears_nothing_new_of_what_it_knows(patch: pytest.MonkeyPa
     patch.setattr(FetchSession, "update", updating)
 
 
-def broker_that_serves_on_from_a_disk_that_has_failed(patch: pytest.MonkeyPatch) -> None:
+def broker_that_ignores_a_failed_log_directory(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LogDirectories, "handle_failure", lambda self, directory: None)
 
 
-def members_that_all_get_the_leaders_share(patch: pytest.MonkeyPatch) -> None:
+def sync_group_that_returns_one_assignment_to_all(patch: pytest.MonkeyPatch) -> None:
     sync = classic_session.sync
 
     def same(step: Any, group: Any, request: Any, token: Any) -> None:
@@ -201,14 +201,14 @@ def members_that_all_get_the_leaders_share(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(classic_session, "sync", same)
 
 
-def recovery_point_beyond_what_was_forced_to_the_disk(patch: pytest.MonkeyPatch) -> None:
+def recovery_point_beyond_the_flushed_offset(patch: pytest.MonkeyPatch) -> None:
     def believe(self: LogFlusher, end_of: Any) -> None:
         self.recovery_point = max(self.recovery_point, end_of())
 
     patch.setattr(LogFlusher, "flush_to", believe)
 
 
-async def two_of_three_are_killed_at_once(simulation: Simulation) -> None:
+async def two_brokers_are_killed_together(simulation: Simulation) -> None:
     """Again and again: the second has just been elected, and the third has just heard of it."""
     cluster = simulation.cluster
     for _ in range(4):
@@ -221,7 +221,7 @@ async def two_of_three_are_killed_at_once(simulation: Simulation) -> None:
             await cluster.begin(broker)
 
 
-async def each_is_cut_off_and_then_killed(simulation: Simulation) -> None:
+async def each_broker_is_cut_off_and_killed(simulation: Simulation) -> None:
     """What it takes meanwhile, it takes alone."""
     cluster, network = simulation.cluster, simulation.network
     for broker in cluster.ids:
@@ -236,11 +236,11 @@ async def each_is_cut_off_and_then_killed(simulation: Simulation) -> None:
         await asyncio.sleep(3)
 
 
-async def all_is_well(simulation: Simulation) -> None:
+async def no_faults(simulation: Simulation) -> None:
     await asyncio.sleep(4)
 
 
-async def a_disk_of_every_broker_fails(simulation: Simulation) -> None:
+async def a_log_directory_of_every_broker_fails(simulation: Simulation) -> None:
     """One after the other, and is well again when the next one's does: nobody is started anew."""
     cluster = simulation.cluster
     for host in cluster.hosts:
@@ -253,26 +253,26 @@ async def a_disk_of_every_broker_fails(simulation: Simulation) -> None:
 LOST = "acknowledged|was read|goes back|failed with|OFFSET_OUT_OF_RANGE"
 ALL_IN_SYNC = "in the ISR ends"
 PLANTED: list[tuple[Plant, str, Script | None]] = [
-    (high_watermark_that_waits_for_nobody, LOST, None),
-    (high_watermark_that_waits_for_the_fastest_follower_only, ALL_IN_SYNC, None),
-    (high_watermark_that_follows_the_slowest_even_back, "retreats|goes back", None),
-    (follower_that_truncates_to_its_high_watermark, LOST, two_of_three_are_killed_at_once),
+    (high_watermark_that_ignores_followers, LOST, None),
+    (high_watermark_of_the_fastest_follower, ALL_IN_SYNC, None),
+    (high_watermark_that_retreats_to_the_slowest_follower, "retreats|goes back", None),
+    (follower_that_truncates_to_its_high_watermark, LOST, two_brokers_are_killed_together),
     (follower_that_never_truncates, "differ|not within", None),
-    (isr_that_takes_followers_that_lag, LOST, None),
+    (isr_that_admits_lagging_followers, LOST, None),
     (leader_that_ignores_its_replacement, "not within|goes back|was acknowledged", None),
-    (election_without_a_new_epoch, "both lead", None),
+    (election_without_a_new_leader_epoch, "both lead", None),
     (follower_that_keeps_no_producer_state, "repeated|reordered|failed with|not committed|aborted", None),
-    (consumers_that_are_given_what_is_not_committed, "the high watermark is", None),
-    (new_leader_that_says_at_once_what_it_believes_to_be_committed, "the latest offset .* goes back", None),
+    (fetch_that_returns_records_above_the_high_watermark, "the high watermark is", None),
+    (new_leader_that_returns_an_old_latest_offset, "the latest offset .* goes back", None),
     (
-        commit_that_is_answered_before_it_is_replicated,
+        offset_commit_that_returns_before_it_is_replicated,
         "the committed offset .* goes back",
-        each_is_cut_off_and_then_killed,
+        each_broker_is_cut_off_and_killed,
     ),
-    (commits_of_any_generation, "OffsetCommit of generation", None),
-    (members_that_all_get_the_leaders_share, "both own", None),
-    (broker_that_serves_on_from_a_disk_that_has_failed, "not within|failed with", a_disk_of_every_broker_fails),
-    (recovery_point_beyond_what_was_forced_to_the_disk, "differ|was acknowledged|are no batch|are missing", None),
+    (offset_commits_of_any_generation, "OffsetCommit of generation", None),
+    (sync_group_that_returns_one_assignment_to_all, "both own", None),
+    (broker_that_ignores_a_failed_log_directory, "not within|failed with", a_log_directory_of_every_broker_fails),
+    (recovery_point_beyond_the_flushed_offset, "differ|was acknowledged|are no batch|are missing", None),
 ]
 
 
@@ -286,16 +286,16 @@ def test_the_simulation_finds(plant: Plant, rule: str, script: Script | None, mo
     assert re.search(rule, found), found
 
 
-def test_the_simulation_finds_a_fetch_session_that_hears_nothing_new_of_what_it_knows(
+def test_the_simulation_finds_a_fetch_session_without_updates(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its reader asks again and again, at once: it is not to go on for long."""
-    fetch_session_that_hears_nothing_new_of_what_it_knows(monkeypatch)
+    fetch_session_without_updates(monkeypatch)
     with pytest.raises(Failure, match="the reader reaches the end"):
-        simulate(0, script=all_is_well, settled_within_s=4, workloads=())
+        simulate(0, script=no_faults, settled_within_s=4, workloads=())
 
 
-async def one_eligible_leader_loses_power_and_the_other_is_killed(simulation: Simulation) -> None:
+async def one_isr_member_loses_power_and_another_is_killed(simulation: Simulation) -> None:
     """Both may lead as far as the controller can tell from the ISR alone; the first to return lacks a part."""
     cluster = simulation.cluster
     first, second, third = cluster.ids[:3]
@@ -313,17 +313,17 @@ async def one_eligible_leader_loses_power_and_the_other_is_killed(simulation: Si
 SCRIPTED_SEEDS = range(12)
 
 
-def test_who_may_have_lost_what_it_had_is_no_eligible_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replica_after_a_power_loss_is_not_an_eligible_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     def found() -> Iterator[str]:
-        script = one_eligible_leader_loses_power_and_the_other_is_killed
+        script = one_isr_member_loses_power_and_another_is_killed
         return filter(None, (_why(seed, script) for seed in SCRIPTED_SEEDS))
 
     assert list(found()) == []
-    eligible_leader_that_may_have_lost_what_it_had(monkeypatch)
+    registration_that_hides_an_unclean_shutdown(monkeypatch)
     assert re.search(LOST, next(found(), "nothing"))
 
 
-def eligible_leader_that_may_have_lost_what_it_had(patch: pytest.MonkeyPatch) -> None:
+def registration_that_hides_an_unclean_shutdown(patch: pytest.MonkeyPatch) -> None:
     register = brokers.register_broker
 
     def believing(image: Any, request: Any, *rest: Any) -> Any:

@@ -26,7 +26,7 @@ SETTLED_WITHIN_S = 20
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
-def disk_that_forgets_though_no_acknowledgement_waits_for_it(patch: pytest.MonkeyPatch) -> None:
+def power_loss_without_synced_acknowledgements(patch: pytest.MonkeyPatch) -> None:
     """Nothing is wrong with the broker: this is what it is asked not to wait for."""
     begin = Crashes.__init__
 
@@ -36,7 +36,7 @@ def disk_that_forgets_though_no_acknowledgement_waits_for_it(patch: pytest.Monke
     patch.setattr(Crashes, "__init__", forgetting)
 
 
-def acknowledgements_that_wait_for_no_disk(patch: pytest.MonkeyPatch) -> None:
+def acknowledgements_before_the_sync(patch: pytest.MonkeyPatch) -> None:
     def begin(self: LogSyncer, partition: Partition) -> None:
         partition.log.flusher.recovery_point = partition.log.log_end_offset
         partition.synced()
@@ -44,27 +44,27 @@ def acknowledgements_that_wait_for_no_disk(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LogSyncer, "begin", begin)
 
 
-def syncs_that_do_not_reach_the_disk(patch: pytest.MonkeyPatch) -> None:
+def flush_that_does_not_sync(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LogSegment, "flush", lambda self: None)
 
 
-def producers_that_a_restart_forgets(patch: pytest.MonkeyPatch) -> None:
+def restart_without_producer_state(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Log, "rebuild_producer_state", lambda self, **options: None)
 
 
-def duplicates_that_are_appended(patch: pytest.MonkeyPatch) -> None:
+def append_without_a_duplicate_check(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ProducerStateManager, "check", lambda self, *facts: None)
 
 
-def readers_that_are_told_of_no_aborted_transaction(patch: pytest.MonkeyPatch) -> None:
+def fetch_without_aborted_transactions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LogSegments, "aborted", lambda self, start, end: [])
 
 
-def committed_records_that_end_at_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
+def last_stable_offset_at_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "last_stable_offset", property(lambda self: self.high_watermark))
 
 
-def offsets_of_a_transaction_that_are_lost_at_its_commit(patch: pytest.MonkeyPatch) -> None:
+def commit_that_loses_pending_offsets(patch: pytest.MonkeyPatch) -> None:
     take = PendingTransactionalOffsets.take
 
     def losing(self: PendingTransactionalOffsets, producer_id: int) -> Any:
@@ -80,14 +80,14 @@ LOST = (
 )
 TWICE = "repeated|reordered|is stored 2 times|failed with"
 PLANTED: list[tuple[Plant, str]] = [
-    (disk_that_forgets_though_no_acknowledgement_waits_for_it, LOST),
-    (acknowledgements_that_wait_for_no_disk, LOST),
-    (syncs_that_do_not_reach_the_disk, LOST),
-    (producers_that_a_restart_forgets, f"{TWICE}|was aborted"),
-    (duplicates_that_are_appended, TWICE),
-    (readers_that_are_told_of_no_aborted_transaction, "was aborted"),
-    (committed_records_that_end_at_the_high_watermark, "was aborted or is open"),
-    (offsets_of_a_transaction_that_are_lost_at_its_commit, "had committed|is stored [02] times"),
+    (power_loss_without_synced_acknowledgements, LOST),
+    (acknowledgements_before_the_sync, LOST),
+    (flush_that_does_not_sync, LOST),
+    (restart_without_producer_state, f"{TWICE}|was aborted"),
+    (append_without_a_duplicate_check, TWICE),
+    (fetch_without_aborted_transactions, "was aborted"),
+    (last_stable_offset_at_the_high_watermark, "was aborted or is open"),
+    (commit_that_loses_pending_offsets, "had committed|is stored [02] times"),
 ]
 
 
@@ -106,7 +106,7 @@ def _why(seed: int) -> str | None:
     return None
 
 
-async def all_lose_power_at_once(simulation: Simulation) -> None:
+async def all_brokers_lose_power(simulation: Simulation) -> None:
     assert isinstance(simulation.cluster, EmbeddedBrokers)
     for _ in range(3):
         await asyncio.sleep(simulation.chance.uniform(1.5, 4))
@@ -114,18 +114,18 @@ async def all_lose_power_at_once(simulation: Simulation) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_brokers_that_lose_power_all_at_once_have_what_they_acknowledged_if_that_waited_for_their_disks(
+def test_synced_acknowledgements_survive_a_power_loss_everywhere(
     seed: int,
 ) -> None:
-    simulate(seed, script=all_lose_power_at_once, durable=True)
+    simulate(seed, script=all_brokers_lose_power, durable=True)
 
 
-def test_brokers_that_lose_power_all_at_once_lose_what_they_acknowledged_if_that_did_not_wait() -> None:
+def test_unsynced_acknowledgements_are_lost_in_a_power_loss() -> None:
     with pytest.raises(Failure, match=LOST):
-        simulate(0, script=all_lose_power_at_once, durable=False)
+        simulate(0, script=all_brokers_lose_power, durable=False)
 
 
-def test_a_run_crashes_so_often_and_reaches_points_of_many_kinds() -> None:
+def test_a_run_reaches_crash_points_of_many_kinds() -> None:
     reached = set()
     for seed in range(2):
         run: Simulation = simulate(seed, "alone")

@@ -27,7 +27,7 @@ SETTLED_WITHIN_S = 15
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
-def transaction_that_is_complete_before_its_markers_are_written(patch: pytest.MonkeyPatch) -> None:
+def transaction_completed_before_its_markers(patch: pytest.MonkeyPatch) -> None:
     add = TransactionMarkerChannelManager.add
 
     def hasty(self: TransactionMarkerChannelManager, coordinator: Any, markers: Any) -> None:
@@ -40,7 +40,7 @@ def transaction_that_is_complete_before_its_markers_are_written(patch: pytest.Mo
     patch.setattr(TransactionMarkerChannelManager, "add", hasty)
 
 
-def commit_that_is_an_abort_in_one_of_the_partitions(patch: pytest.MonkeyPatch) -> None:
+def commit_with_an_abort_marker_in_one_partition(patch: pytest.MonkeyPatch) -> None:
     end = Partition.end_transaction
     every_third = itertools.cycle((True, True, False))
 
@@ -52,7 +52,7 @@ def commit_that_is_an_abort_in_one_of_the_partitions(patch: pytest.MonkeyPatch) 
     patch.setattr(Partition, "end_transaction", ending)
 
 
-def coordinator_that_heeds_whoever_is_fenced(patch: pytest.MonkeyPatch) -> None:
+def coordinator_that_accepts_fenced_producers(patch: pytest.MonkeyPatch) -> None:
     end = transaction_rules.end
 
     def identity_error(current: TransactionMetadata | None, producer: Producer) -> ErrorCode:
@@ -67,7 +67,7 @@ def coordinator_that_heeds_whoever_is_fenced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(transaction_rules, "end", ending)
 
 
-def successor_that_gets_the_epoch_of_its_predecessor(patch: pytest.MonkeyPatch) -> None:
+def init_producer_id_without_a_new_epoch(patch: pytest.MonkeyPatch) -> None:
     initialize = TransactionMetadata.initialize
 
     def same(self: TransactionMetadata, producer: Producer, *rest: Any) -> TransactionMetadata:
@@ -77,7 +77,7 @@ def successor_that_gets_the_epoch_of_its_predecessor(patch: pytest.MonkeyPatch) 
     patch.setattr(TransactionMetadata, "initialize", same)
 
 
-def cleaner_that_takes_the_last_record_of_a_key_for_an_older_one(patch: pytest.MonkeyPatch) -> None:
+def cleaner_that_removes_the_last_record_of_a_key(patch: pytest.MonkeyPatch) -> None:
     superseded = OffsetMap.superseded
 
     def too_many(self: OffsetMap, keys: Sequence[bytes | None], offsets: Sequence[int]) -> list[int]:
@@ -86,21 +86,21 @@ def cleaner_that_takes_the_last_record_of_a_key_for_an_older_one(patch: pytest.M
     patch.setattr(OffsetMap, "superseded", too_many)
 
 
-async def all_is_well(simulation: Simulation) -> None:
+async def no_faults(simulation: Simulation) -> None:
     await asyncio.sleep(12)
 
 
 PLANTED: list[tuple[Plant, OptionalWorkload, str]] = [
     (
-        transaction_that_is_complete_before_its_markers_are_written,
+        transaction_completed_before_its_markers,
         "bank",
         "was made more than once|is stored in part|are stored",
     ),
-    (commit_that_is_an_abort_in_one_of_the_partitions, "bank", "transfer .* is stored in part"),
-    (coordinator_that_heeds_whoever_is_fenced, "bank", "was ended by a fenced producer"),
-    (successor_that_gets_the_epoch_of_its_predecessor, "bank", "InitProducerId returned .* twice"),
+    (commit_with_an_abort_marker_in_one_partition, "bank", "transfer .* is stored in part"),
+    (coordinator_that_accepts_fenced_producers, "bank", "was ended by a fenced producer"),
+    (init_producer_id_without_a_new_epoch, "bank", "InitProducerId returned .* twice"),
     (
-        cleaner_that_takes_the_last_record_of_a_key_for_an_older_one,
+        cleaner_that_removes_the_last_record_of_a_key,
         "keys",
         "its key has no later value|the last of its key",
     ),
@@ -116,14 +116,14 @@ def test_a_workload_finds(plant: Plant, workload: OptionalWorkload, rule: str, m
 
 def _why(seed: int, workload: OptionalWorkload) -> str | None:
     try:
-        simulate(seed, script=all_is_well, settled_within_s=SETTLED_WITHIN_S, workloads=[workload])
+        simulate(seed, script=no_faults, settled_within_s=SETTLED_WITHIN_S, workloads=[workload])
     except Failure as failure:
         return failure.why
     return None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_tellers_are_fenced_and_records_are_compacted_away(kind: Kind) -> None:
+def test_bank_producers_are_fenced_and_keys_are_compacted(kind: Kind) -> None:
     """Or else nothing would be checked."""
     runs = [simulate(seed, kind, workloads=OPTIONAL_WORKLOADS) for seed in range(2)]
     banks = [run.bank for run in runs if run.bank is not None]

@@ -29,15 +29,15 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 # -- bugs -----------------------------------------------------------------------------------------------------------
 
 
-def controller_whose_writes_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
+def controller_without_fenced_writes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fenced, "Check", lambda path, version: Check(paths.BROKER_IDS, 0))
 
 
-def election_that_counts_up_an_epoch_that_others_have_counted_up(patch: pytest.MonkeyPatch) -> None:
+def election_without_a_check_of_the_epoch_version(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(controller_election, "Set", lambda path, data, version: Set(path, data))
 
 
-def broker_that_heeds_whoever_says_to_be_the_controller(patch: pytest.MonkeyPatch) -> None:
+def broker_that_accepts_deposed_controllers(patch: pytest.MonkeyPatch) -> None:
     def stale(self: ControlRequestAdapter, request: Any) -> ErrorCode:
         is_stale = -1 < request.broker_epoch < self.broker_epoch
         return ErrorCode.STALE_BROKER_EPOCH if is_stale else ErrorCode.NONE
@@ -45,7 +45,7 @@ def broker_that_heeds_whoever_says_to_be_the_controller(patch: pytest.MonkeyPatc
     patch.setattr(ControlRequestAdapter, "epoch_error", stale)
 
 
-def broker_that_heeds_what_was_said_to_its_registration_before(patch: pytest.MonkeyPatch) -> None:
+def broker_that_accepts_requests_for_an_old_broker_epoch(patch: pytest.MonkeyPatch) -> None:
     stale = ControlRequestAdapter.epoch_error
 
     def any_registration(self: ControlRequestAdapter, request: Any) -> ErrorCode:
@@ -58,7 +58,7 @@ def broker_that_heeds_what_was_said_to_its_registration_before(patch: pytest.Mon
     patch.setattr(ControlRequestAdapter, "epoch_error", any_registration)
 
 
-def controller_that_heeds_a_registration_that_is_over(patch: pytest.MonkeyPatch) -> None:
+def controller_that_accepts_an_old_broker_epoch(patch: pytest.MonkeyPatch) -> None:
     decide = alter_partition_command.alter_partition
 
     def any_registration(image: ClusterImage, request: Any, *rest: Any) -> Any:
@@ -72,11 +72,11 @@ def controller_that_heeds_a_registration_that_is_over(patch: pytest.MonkeyPatch)
     patch.setattr(alter_partition_command, "alter_partition", any_registration)
 
 
-def new_controller_that_does_not_see_who_began_anew(patch: pytest.MonkeyPatch) -> None:
+def new_controller_that_misses_restarted_brokers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(controller_role, "begin_term", lambda image, settings, doubtful: begin_term(image, settings, {}))
 
 
-def controller_that_does_not_see_who_begins_anew(patch: pytest.MonkeyPatch) -> None:
+def controller_that_misses_restarts(patch: pytest.MonkeyPatch) -> None:
     def changed(image: ClusterImage, present: Any, settings: Any) -> Any:
         as_before = {
             key: broker._replace(epoch=image.brokers[key].epoch) if key in image.brokers else broker
@@ -108,7 +108,7 @@ async def _create(client: Client, broker: int, name: str) -> None:
         client.note("no answer")
 
 
-async def a_controller_is_deposed_and_does_not_hear_of_it(simulation: Simulation) -> None:
+async def a_deposed_controller_is_cut_off(simulation: Simulation) -> None:
     """It is asked for something; and what it was saying to one broker reaches it only now."""
     cluster, controller, other = await _controller_and_another(simulation)
     client = simulation.client("tool")
@@ -126,7 +126,7 @@ async def a_controller_is_deposed_and_does_not_hear_of_it(simulation: Simulation
     await asyncio.sleep(5)
 
 
-async def a_broker_begins_anew_and_the_controller_does_not_hear_of_it(simulation: Simulation) -> None:
+async def a_broker_restarts_unseen_by_the_controller(simulation: Simulation) -> None:
     cluster, controller, other = await _controller_and_another(simulation)
     ways = [(f"broker-{controller}", f"broker-{other}")]
     simulation.network.block(ways)
@@ -141,7 +141,7 @@ async def a_broker_begins_anew_and_the_controller_does_not_hear_of_it(simulation
     await asyncio.sleep(5)
 
 
-async def a_leader_begins_anew_while_what_it_asks_for_is_under_way(simulation: Simulation) -> None:
+async def a_leader_restarts_with_an_alter_partition_in_flight(simulation: Simulation) -> None:
     """Its followers are cut off: it has them taken out of the ISR."""
     cluster, controller, _ = await _controller_and_another(simulation)
     for leader in cluster.ids:
@@ -161,7 +161,7 @@ async def a_leader_begins_anew_while_what_it_asks_for_is_under_way(simulation: S
         await asyncio.sleep(3)
 
 
-async def nobody_is_the_controller_for_long(simulation: Simulation) -> None:
+async def controllers_change_rapidly(simulation: Simulation) -> None:
     cluster, _, _ = await _controller_and_another(simulation)
     cluster.zookeeper.slow_ms = 100
     for _ in range(100):
@@ -172,32 +172,32 @@ async def nobody_is_the_controller_for_long(simulation: Simulation) -> None:
 
 PLANTED: list[tuple[Plant, str, Script | None]] = [
     (
-        controller_whose_writes_are_not_fenced,
+        controller_without_fenced_writes,
         "a deposed controller changes",
-        a_controller_is_deposed_and_does_not_hear_of_it,
+        a_deposed_controller_is_cut_off,
     ),
     (
-        election_that_counts_up_an_epoch_that_others_have_counted_up,
+        election_without_a_check_of_the_epoch_version,
         "is elected with controller epoch",
-        nobody_is_the_controller_for_long,
+        controllers_change_rapidly,
     ),
     (
-        broker_that_heeds_whoever_says_to_be_the_controller,
+        broker_that_accepts_deposed_controllers,
         "accepts .* of a deposed controller",
-        a_controller_is_deposed_and_does_not_hear_of_it,
+        a_deposed_controller_is_cut_off,
     ),
     (
-        broker_that_heeds_what_was_said_to_its_registration_before,
+        broker_that_accepts_requests_for_an_old_broker_epoch,
         "accepts .* for broker epoch",
-        a_broker_begins_anew_and_the_controller_does_not_hear_of_it,
+        a_broker_restarts_unseen_by_the_controller,
     ),
     (
-        controller_that_heeds_a_registration_that_is_over,
+        controller_that_accepts_an_old_broker_epoch,
         "the controller accepts AlterPartitionRequest",
-        a_leader_begins_anew_while_what_it_asks_for_is_under_way,
+        a_leader_restarts_with_an_alter_partition_in_flight,
     ),
-    (new_controller_that_does_not_see_who_began_anew, "retreats|goes back|OFFSET_OUT_OF_RANGE|was acknowledged", None),
-    (controller_that_does_not_see_who_begins_anew, "not within|OFFSET_OUT_OF_RANGE", None),
+    (new_controller_that_misses_restarted_brokers, "retreats|goes back|OFFSET_OUT_OF_RANGE|was acknowledged", None),
+    (controller_that_misses_restarts, "not within|OFFSET_OUT_OF_RANGE", None),
 ]
 
 

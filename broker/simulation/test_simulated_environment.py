@@ -85,7 +85,7 @@ async def _pair(loop: VirtualLoop) -> tuple[End, End]:
 # -- time ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_hour_passes_at_once() -> None:
+def test_virtual_time_skips_idle_hours() -> None:
     async def scenario(loop: VirtualLoop, network: MemoryNetwork) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(3600):
@@ -99,7 +99,7 @@ def test_an_hour_passes_at_once() -> None:
     assert run(scenario) == pytest.approx(3600)
 
 
-def test_who_never_waits_is_found() -> None:
+def test_a_task_that_never_waits_is_found() -> None:
     async def scenario(loop: VirtualLoop, network: MemoryNetwork) -> None:
         while True:
             await asyncio.sleep(0)
@@ -108,7 +108,7 @@ def test_who_never_waits_is_found() -> None:
         run(scenario)
 
 
-def test_work_for_threads_is_done_later_on_the_loop() -> None:
+def test_executor_work_runs_later_on_the_loop() -> None:
     async def scenario(loop: VirtualLoop, network: MemoryNetwork) -> None:
         done: list[int] = []
         work = loop.run_in_executor(None, done.append, 1)
@@ -125,7 +125,7 @@ def _full() -> None:
     raise OSError("full")
 
 
-def test_a_process_that_stands_still_does_everything_later_and_in_order() -> None:
+def test_a_stopped_process_runs_its_callbacks_later_in_order() -> None:
     async def scenario(loop: VirtualLoop, network: MemoryNetwork) -> None:
         process = Process("b", ("b",), Clock(loop.wall_ns, loop.monotonic_ns))
         far = End("b")
@@ -153,7 +153,7 @@ def test_a_process_that_stands_still_does_everything_later_and_in_order() -> Non
 # -- connections ---------------------------------------------------------------------------------------------------
 
 
-def test_bytes_arrive_in_order_and_a_closed_end_is_heard_after_them() -> None:
+def test_bytes_arrive_in_order_before_the_end_of_the_stream() -> None:
     async def scenario(loop: VirtualLoop, network: MemoryNetwork) -> None:
         near, far = await _pair(loop)
         sent = [bytes([at]) * at for at in range(1, 200)]
@@ -167,7 +167,7 @@ def test_bytes_arrive_in_order_and_a_closed_end_is_heard_after_them() -> None:
     run(scenario)
 
 
-def test_an_aborted_connection_is_a_reset_for_the_other_end() -> None:
+def test_an_abort_resets_the_connection_of_the_peer() -> None:
     async def scenario(loop: VirtualLoop, network: MemoryNetwork) -> None:
         near, far = await _pair(loop)
         near.transport.abort()
@@ -177,7 +177,7 @@ def test_an_aborted_connection_is_a_reset_for_the_other_end() -> None:
     run(scenario)
 
 
-def test_who_does_not_read_stops_who_writes() -> None:
+def test_a_paused_reader_pauses_the_writer() -> None:
     async def scenario(loop: VirtualLoop, network: MemoryNetwork) -> None:
         near, far = await _pair(loop)
         far.transport.pause_reading()
@@ -193,7 +193,7 @@ def test_who_does_not_read_stops_who_writes() -> None:
     run(scenario)
 
 
-def test_nobody_listens() -> None:
+def test_a_port_without_a_server_refuses_connections() -> None:
     async def scenario(loop: VirtualLoop, network: MemoryNetwork) -> None:
         with pytest.raises(ConnectionRefusedError):
             await loop.create_connection(lambda: End("a"), "b", 1)
@@ -204,7 +204,7 @@ def test_nobody_listens() -> None:
 # -- what goes wrong -----------------------------------------------------------------------------------------------
 
 
-def test_a_partition_in_one_direction_delays_that_direction_until_it_heals() -> None:
+def test_a_one_way_partition_delays_that_direction_only() -> None:
     async def scenario(loop: VirtualLoop, network: MemoryNetwork) -> None:
         near, far = await _pair(loop)
         network.block([("a", "b")])
@@ -222,7 +222,7 @@ def test_a_partition_in_one_direction_delays_that_direction_until_it_heals() -> 
     run(scenario)
 
 
-def test_a_host_without_power_says_nothing_and_resets_who_still_talks_to_it_when_it_is_back() -> None:
+def test_a_host_that_lost_power_resets_old_connections_later() -> None:
     async def scenario(loop: VirtualLoop, network: MemoryNetwork) -> None:
         near, far = await _pair(loop)
         network.power_off("b")
@@ -237,7 +237,7 @@ def test_a_host_without_power_says_nothing_and_resets_who_still_talks_to_it_when
     run(scenario)
 
 
-def test_connections_between_two_hosts_are_reset() -> None:
+def test_reset_connections_breaks_both_ends() -> None:
     async def scenario(loop: VirtualLoop, network: MemoryNetwork) -> None:
         near, far = await _pair(loop)
         assert network.reset_connections("b", "a") == 1
@@ -260,7 +260,7 @@ def disk_and_root(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Disk,
     return disk, "/host"
 
 
-def test_the_disk_in_memory_does_what_the_real_one_does(disk_and_root: tuple[Disk, str]) -> None:
+def test_the_memory_disk_behaves_as_the_real_disk(disk_and_root: tuple[Disk, str]) -> None:
     disk, root = disk_and_root
     disk.make_directories(f"{root}/a/b")
     disk.make_directories(f"{root}/a/b")
@@ -301,7 +301,7 @@ def test_the_disk_in_memory_does_what_the_real_one_does(disk_and_root: tuple[Dis
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_power_loss_leaves_what_was_synced_and_a_beginning_of_the_rest(seed: int) -> None:
+def test_a_power_loss_keeps_synced_bytes_and_a_prefix_of_the_rest(seed: int) -> None:
     disk = MemoryDisk(random.Random(seed))
     disk.make_directories("/host")
     fd = disk.open("/host/0.log", os.O_CREAT)
@@ -317,7 +317,7 @@ def test_a_power_loss_leaves_what_was_synced_and_a_beginning_of_the_rest(seed: i
     assert disk.lose_power("host") == 0
 
 
-def test_a_truncation_may_be_forgotten_until_anything_is_synced() -> None:
+def test_a_truncation_may_be_lost_until_the_next_sync() -> None:
     left = set()
     for seed in range(20):
         for synced in (False, True):
@@ -334,7 +334,7 @@ def test_a_truncation_may_be_forgotten_until_anything_is_synced() -> None:
     assert left == {(False, b"0123456789"), (False, b"01234"), (True, b"01234")}
 
 
-def test_a_full_directory_takes_nothing_new_and_a_broken_one_gives_nothing_back() -> None:
+def test_a_full_directory_fails_writes_and_a_broken_one_all_calls() -> None:
     disk = MemoryDisk(random.Random(1))
     disk.make_directories("/host/data")
     disk.make_directories("/host/more")

@@ -101,7 +101,7 @@ def _described(text: str) -> list[list[str]]:
     ]
 
 
-def test_kafka_topics_places_replicas_where_it_is_told(at: At) -> None:
+def test_kafka_topics_applies_a_replica_assignment(at: At) -> None:
     name = at.create("placed", [0, 1], [1, 2], [2, 0])
     at.run("kafka-topics", "--alter", "--topic", name, "--partitions", "4",
            "--replica-assignment", "0:1,1:2,2:0,2:1")  # fmt: skip
@@ -166,7 +166,7 @@ def test_kafka_topics_finds_partitions_that_lack_replicas(at: At) -> None:
     at.until_in_sync(alone)
 
 
-def test_kafka_reassign_partitions_generates_executes_and_verifies_with_a_throttle(at: At) -> None:
+def test_kafka_reassign_partitions_with_a_throttle(at: At) -> None:
     name = at.create("moved", [0, 1], [1, 2], [2, 0])
     at.fill(name, 3)
 
@@ -200,7 +200,7 @@ def test_kafka_reassign_partitions_generates_executes_and_verifies_with_a_thrott
         assert "throttled" not in at.run("kafka-configs", "--describe", "--entity-type", kind, "--entity-name", entity)
 
 
-def test_kafka_reassign_partitions_refuses_what_is_not_there(at: At) -> None:
+def test_kafka_reassign_partitions_refuses_unknown_partitions(at: At) -> None:
     name = at.create("refused-move", [0, 1])
     for replicas, complaint in (({0: [9]}, "Unknown broker id 9"), ({7: [1]}, f"Unable to find partition: {name}-7")):
         with pytest.raises(ToolFailed, match=complaint):
@@ -209,7 +209,7 @@ def test_kafka_reassign_partitions_refuses_what_is_not_there(at: At) -> None:
             )
 
 
-def test_kafka_reassign_partitions_cancels_what_waits_for_a_broker(at: At) -> None:
+def test_kafka_reassign_partitions_cancels_a_reassignment(at: At) -> None:
     name = at.create("waiting", [0, 1], [1, 0])
     # More than a follower gets before it is told to wait.
     at.fill(name, 2, 2000, size=4000)
@@ -307,7 +307,7 @@ def test_kafka_leader_election_brings_preferred_leaders_back(at: At) -> None:
         at.run("kafka-leader-election", *preferred, "--topic", name, "--partition", "9")
 
 
-def test_kafka_leader_election_elects_who_is_out_of_sync_when_it_must(at: At) -> None:
+def test_kafka_leader_election_elects_an_unclean_leader(at: At) -> None:
     name = at.create("unclean", [1, 2])
     at.cluster.stop(2)
     at.until(lambda: at.places(name) == [(1, [1, 2], [1])])

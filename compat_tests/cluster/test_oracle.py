@@ -311,7 +311,7 @@ def test_moves_that_wait_for_a_broker(clusters: Clusters) -> None:
     clusters.same_places(name, other)
 
 
-def test_moves_whose_new_replicas_are_there_although_another_is_down(clusters: Clusters) -> None:
+def test_reassignments_complete_while_an_old_replica_is_down(clusters: Clusters) -> None:
     name = clusters.create([0, 2], [0, 2], [0, 2], [2, 0], [2, 1])
     clusters.stop(2)
     try:

@@ -54,7 +54,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         return Run(release, level, [running.next_line() for _ in range(_CASES)])
 
 
-def test_what_is_consumed_transformed_and_produced_is_there_once(run: Run) -> None:
+def test_consume_transform_produce_is_exactly_once(run: Run) -> None:
     seen = run.seen("copied")
 
     assert seen["committed"] == {
@@ -65,7 +65,7 @@ def test_what_is_consumed_transformed_and_produced_is_there_once(run: Run) -> No
     assert seen["written"] > _RECORDS
 
 
-def test_readers_of_committed_records_stop_before_an_open_transaction_and_skip_an_aborted_one(run: Run) -> None:
+def test_read_committed_stops_before_open_and_skips_aborted_ones(run: Run) -> None:
     assert run.seen("open") == {
         "open": [0, [], 1, ["aborted"]],
         "aborted": [2, [], 2, ["aborted"]],
@@ -73,7 +73,7 @@ def test_readers_of_committed_records_stop_before_an_open_transaction_and_skip_a
     }
 
 
-def test_the_oldest_open_transaction_holds_back_what_comes_after_it(run: Run) -> None:
+def test_the_oldest_open_transaction_holds_the_last_stable_offset(run: Run) -> None:
     written = ["first", "early", "late", "plain"]
 
     assert run.seen("interleaved") == {
@@ -91,14 +91,14 @@ def test_a_second_producer_fences_the_first_and_aborts_its_transaction(run: Run)
     }
 
 
-def test_offsets_count_when_their_transaction_commits_and_never_a_strangers(run: Run) -> None:
+def test_offsets_take_effect_when_their_transaction_commits(run: Run) -> None:
     assert run.seen("offsets") == {
         "seen": [[], ["0 3 three"], ["0 3 three"], ["0 3 three"]],
         "stranger": "CommitFailedException",
     }
 
 
-def test_the_admin_client_describes_an_open_transaction_and_fences_its_producer(run: Run) -> None:
+def test_the_admin_client_describes_transactions_and_fences_producers(run: Run) -> None:
     seen = run.seen("administered")
 
     assert seen.pop("partitions").endswith("-administered-0]")
@@ -113,7 +113,7 @@ def test_the_admin_client_describes_an_open_transaction_and_fences_its_producer(
     }
 
 
-def test_a_transaction_is_aborted_after_its_timeout_and_an_excessive_timeout_is_refused(run: Run) -> None:
+def test_a_transaction_times_out_and_long_timeouts_are_refused(run: Run) -> None:
     assert run.seen("expired") == {
         "abandoned": [2, [], 2, ["abandoned"]],
         # Who speaks EndTxn v5 learns that its transaction is no more; others are taken for replaced producers.

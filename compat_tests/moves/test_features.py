@@ -72,7 +72,7 @@ def test_levels_that_kafka_stored_are_there_when_kafka_is_back(site: Site) -> No
     assert _under(site, "kafka") == kafkas
 
 
-def test_kafka_takes_a_directory_of_odradek_and_finalizes_the_other_features(site: Site) -> None:
+def test_kafka_takes_over_a_directory_and_finalizes_its_features(site: Site) -> None:
     ours = _under(site, "odradek")
     assert _under(site, "kafka", "kill", upgrade=_FIRST_API) == ours
     assert _under(site, "odradek") == ours

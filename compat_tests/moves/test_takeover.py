@@ -33,9 +33,7 @@ def members(tmp_path: Path) -> Iterator[Members]:
 
 
 @pytest.mark.parametrize("first", ["kafka", "odradek"])
-def test_what_brokers_acknowledged_is_there_after_others_took_over_from_killed_ones(
-    first: Owner, members: Members
-) -> None:
+def test_acknowledged_records_survive_a_takeover_from_killed_brokers(first: Owner, members: Members) -> None:
     if first == "kafka":
         members.kafka(*_BROKERS)
     else:

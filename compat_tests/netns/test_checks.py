@@ -114,7 +114,7 @@ def test_a_good_history_breaks_no_rule() -> None:
 
 
 @pytest.mark.parametrize(("check", "wrong"), BAD, ids=lambda each: getattr(each, "__name__", ""))
-def test_each_check_catches_what_it_is_there_for(check: Check, wrong: list[Operation]) -> None:
+def test_each_check_finds_its_violation(check: Check, wrong: list[Operation]) -> None:
     history = [each for each in GOOD if not any(bad.what is What.FINAL for bad in wrong) or each.what is not What.FINAL]
     assert check(history) == [] or wrong[0].what is What.FINAL
     assert check([*history, *wrong]) != []
@@ -138,7 +138,7 @@ def test_a_coordinator_that_was_cut_off_may_answer_as_of_then() -> None:
     assert checks.committed_offsets_do_not_go_back([*GOOD, cut, committed(What.COMMITTED, 1, 10)]) != []
 
 
-def test_a_commit_whose_answer_was_lost_may_have_been_written() -> None:
+def test_a_commit_without_a_response_may_have_been_written() -> None:
     late = [committed(What.COMMIT, 2, 6, INFO), committed(What.COMMITTED, 2, 9)]
     assert checks.committed_offsets_do_not_go_back([*GOOD, *late]) == []
 

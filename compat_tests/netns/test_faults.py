@@ -85,9 +85,7 @@ def test_delay_and_loss_change_nothing_but_time(system: System, workload: Worklo
     assert_nothing_broken(system, workload)
 
 
-def test_a_group_of_thirty_reads_everything_while_members_and_coordinators_come_and_go(
-    system: System, workload: Workload
-) -> None:
+def test_a_group_of_thirty_reads_all_records_under_failures(system: System, workload: Workload) -> None:
     topic = workload.topic("grouped", 36)
     producer = workload.start("produce", topic)
     group = f"group-{topic}"

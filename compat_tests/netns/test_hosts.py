@@ -80,7 +80,7 @@ def test_some_packets_are_lost(hosts: Hosts) -> None:
     assert 80 < dropped < 160
 
 
-def test_what_a_killed_test_left_behind_is_swept() -> None:
+def test_namespaces_of_a_killed_test_are_removed() -> None:
     script = "import os, signal\nfrom compat_tests.netns.hosts import Hosts\nHosts(['x']).__enter__()\n"
     killed = subprocess.Popen([sys.executable, "-c", script + "os.kill(os.getpid(), signal.SIGKILL)"])
     killed.wait(WAIT_S)

@@ -18,16 +18,16 @@ def state(moment: float, leader: int, *isr: int) -> State:
     return State(moment, PLACE, leader, isr)
 
 
-def test_who_was_cut_off_is_excused_from_the_election_of_another_until_it_is_in_sync_again() -> None:
+def test_a_deposed_leader_is_excused_until_it_is_in_the_isr() -> None:
     history = [state(1, 1, 1, 2, 3), state(10, 2, 2, 3), state(20, 2, 1, 2, 3), state(30, 2, 2, 3)]
     assert deposed(history, [], 99) == [Span(1, PLACE, 10, 20)]
 
 
-def test_who_is_not_in_sync_again_is_excused_until_now() -> None:
+def test_a_replica_outside_the_isr_is_excused_until_now() -> None:
     assert deposed([state(1, 1, 1, 2), state(10, 2, 2)], [], 99) == [Span(1, PLACE, 10, 99)]
 
 
-def test_who_stays_in_sync_hears_of_it_soon() -> None:
+def test_a_replica_in_the_isr_hears_of_an_election_soon() -> None:
     moved = [state(1, 1, 1, 2), state(10, 2, 1, 2)]
     assert deposed(moved, [], 99) == [Span(1, PLACE, 10, 15)]
     assert deposed([*moved, state(40, 2, 2), state(50, 2, 1, 2)], [], 99) == [Span(1, PLACE, 10, 15)]
@@ -41,7 +41,7 @@ def test_the_dead_need_no_excuse() -> None:
     assert deposed(history, [(1, 0.5), (2, 12), (1, 21)], 99) == [Span(1, PLACE, 10, 20)]
 
 
-def test_nobody_is_deposed_by_nobody() -> None:
+def test_an_election_without_a_leader_deposes_no_replica() -> None:
     assert deposed([state(1, 1, 1, 2), state(10, -1, 1), state(20, 1, 1)], [], 99) == []
     assert deposed([state(1, 1, 1, 2), state(10, -1, 2), state(20, 2, 2)], [], 99) == [Span(1, PLACE, 20, 99)]
 
@@ -57,7 +57,7 @@ def zookeeper(tmp_path: Path) -> ZooKeeperServer:
 
 
 @pytest.mark.peers
-def test_zookeepers_log_says_who_led(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
+def test_the_transaction_log_of_zookeeper_names_the_leaders(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
     def data(leader: int, *isr: int) -> bytes:
         return json.dumps({"version": 1, "leader": leader, "isr": isr, "leader_epoch": 0}).encode()
 

@@ -103,7 +103,7 @@ def test_a_good_history_breaks_no_rule() -> None:
 
 
 @pytest.mark.parametrize(("check", "wrong"), BAD, ids=lambda each: getattr(each, "__name__", ""))
-def test_each_check_catches_what_it_is_there_for(check: Check, wrong: list[Operation]) -> None:
+def test_each_check_finds_its_violation(check: Check, wrong: list[Operation]) -> None:
     assert check(wrong) != []
 
 
@@ -126,6 +126,6 @@ def test_a_ledger_is_the_same_in_whatever_order_its_partitions_are_read() -> Non
     assert by_account.balances == {0: 100, 1: 100, 2: 100, 3: 100, 4: 100, 5: 100}
 
 
-def test_who_has_met_half_a_transfer_is_not_asked_about_it() -> None:
+def test_a_read_within_a_transfer_is_not_checked() -> None:
     half = [each for each in GOOD if each.what is not What.READ_COMMITTED] + [read(MARK, *OPENING, FIRST[0])]
     assert checks.no_money_is_made_or_lost(half) == []

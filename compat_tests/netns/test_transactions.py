@@ -89,7 +89,7 @@ def _acknowledged(each: Operation) -> bool:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_transactions_stay_whole_without_a_broker(system: System, workload: Workload, fault: Fault) -> None:
+def test_transactions_are_atomic_without_a_broker(system: System, workload: Workload, fault: Fault) -> None:
     """The coordinator of most transactions, then who leads a partition of the books: the former must fail over in the
     middle of what it coordinates."""
     economy = Economy(system, workload)
@@ -102,7 +102,7 @@ def test_transactions_stay_whole_without_a_broker(system: System, workload: Work
     economy.is_right()
 
 
-def test_who_slept_through_a_fault_is_fenced(system: System, workload: Workload) -> None:
+def test_a_producer_paused_during_a_fault_is_fenced(system: System, workload: Workload) -> None:
     """A keeper of books and a member of the group, each with a transaction open perhaps."""
     economy = Economy(system, workload)
     sleepers = [economy.rivals[0], economy.members[0]]
@@ -118,7 +118,7 @@ def test_who_slept_through_a_fault_is_fenced(system: System, workload: Workload)
     economy.is_right()
 
 
-def test_transactions_stay_whole_when_one_fault_comes_on_top_of_another(
+def test_transactions_are_atomic_under_overlapping_faults(
     system: System, workload: Workload, request: pytest.FixtureRequest
 ) -> None:
     economy = Economy(system, workload)

@@ -217,7 +217,7 @@ def test_delete_acls_without_an_authorizer(version: int, pair_for: PairFor) -> N
 
 
 @versions_of("DescribeClientQuotas")
-def test_describe_client_quotas_of_nobody(version: int, pair_for: PairFor) -> None:
+def test_describe_client_quotas_without_a_match(version: int, pair_for: PairFor) -> None:
     pair = pair_for("DescribeClientQuotas", version)
 
     pair.ask("DescribeClientQuotas", version, {"components": [], "strict": False})

@@ -37,7 +37,7 @@ def test_a_fetch_on_an_older_segment_than_the_end_is_answered(pair_for: PairFor)
         pair.ask("Fetch", VERSION, {**body, "max_wait_ms": LONG_MS, "min_bytes": LARGE}, summary)
 
 
-def test_readers_of_committed_records_compare_with_the_last_stable_offset(pair_for: PairFor) -> None:
+def test_read_committed_min_bytes_counts_to_the_last_stable_offset(pair_for: PairFor) -> None:
     pair = pair_for("Fetch", VERSION)
     topic_id = pair.create_topic("delayed-stable", configs={"segment.bytes": "1048576"})
     append(pair, "delayed-stable", topic_id, 900_000)

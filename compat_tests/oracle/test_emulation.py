@@ -216,7 +216,7 @@ def test_groups_and_subscriptions_have_the_settings_of_the_release(theirs: Peer,
         agree()
 
 
-def test_what_is_advertised_and_not_served_is_refused_as_kafkas_requests_refuse(
+def test_advertised_apis_that_are_not_served_fail_as_in_kafka(
     emulation: str, ours: Peer, strict_servers: Callable[[str], str]
 ) -> None:
     _, release = _RELEASES[emulation]

@@ -74,7 +74,7 @@ _FRAMES = {
 
 
 @pytest.mark.parametrize("frame", _FRAMES.values(), ids=list(_FRAMES))
-def test_a_frame_that_is_no_request_ends_the_connection_or_is_answered_alike(frame: bytes, pair_for: PairFor) -> None:
+def test_a_malformed_frame_has_the_same_effect_as_with_kafka(frame: bytes, pair_for: PairFor) -> None:
     pair_for("Metadata", 9).frame(frame)
 
 

@@ -140,7 +140,7 @@ def test_a_replica_goes_to_the_other_directory_and_back(pair: Pair) -> None:
 
 
 @pytest.mark.usefixtures("held")
-def test_a_copy_under_way_is_a_future_replica_until_it_is_called_off(pair: Pair) -> None:
+def test_a_future_replica_is_listed_until_it_is_cancelled(pair: Pair) -> None:
     name = _create(pair, "under-way", batches=10)
     _alter(pair, THERE, name)
     _same(pair, name)
@@ -168,7 +168,7 @@ def test_a_copy_that_was_held_back_takes_the_place_when_it_may(pair: Pair) -> No
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_what_cannot_move(pair: Pair, version: int) -> None:
+def test_alter_replica_log_dirs_errors(pair: Pair, version: int) -> None:
     name = _create(pair, f"stays-{version}")
     for path in ("/no/such/folder", "", "data"):
         _alter(pair, path, name, "no-such-topic", version=version)

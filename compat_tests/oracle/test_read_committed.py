@@ -112,7 +112,7 @@ def _by_producer(answer: Body) -> Body:
 
 
 @versions_of("Fetch", 4)
-def test_committed_records_and_what_to_skip(version: int, pair_for: PairFor) -> None:
+def test_read_committed_responses_list_aborted_transactions(version: int, pair_for: PairFor) -> None:
     log = Partition(pair_for("Fetch", version), f"committed-{version}", version=version)
     log.produce(-1, b"before", transactional=False)
     log.produce(901, b"a", b"b")
@@ -160,7 +160,7 @@ def test_an_incremental_session_hears_of_the_end_of_a_transaction(pair_for: Pair
     go_on(4)
 
 
-def test_what_is_refused_around_a_transaction(pair_for: PairFor) -> None:
+def test_requests_that_a_transaction_refuses(pair_for: PairFor) -> None:
     log = Partition(pair_for("Fetch", 12), "refused-around-transactions")
     assert log.produce(901, epoch=1) == 0
     errors = [

@@ -44,7 +44,7 @@ def test_produce_appends_one_batch_after_the_other(version: int, pair_for: PairF
 
 
 @versions_of("Produce")
-def test_produce_refuses_what_is_wrong(version: int, pair_for: PairFor) -> None:
+def test_produce_refuses_invalid_requests(version: int, pair_for: PairFor) -> None:
     pair = pair_for("Produce", version)
     name = f"produce-wrong-{version}"
     topic_id = pair.create_topic(name)

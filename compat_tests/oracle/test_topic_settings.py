@@ -78,7 +78,7 @@ def test_segments_end_where_kafkas_do(
     assert _starts_after_retention(pair.ours, name) == theirs
 
 
-def test_settings_of_remote_storage_are_refused_or_kept_as_by_a_kafka_without(pair_for: PairFor) -> None:
+def test_remote_storage_settings_are_as_in_kafka_without_it(pair_for: PairFor) -> None:
     pair = pair_for("IncrementalAlterConfigs", 1)
     pair.create_topic("remote")
     for name, values in {

@@ -216,7 +216,7 @@ def test_new_clients_end_transactions(version: int, level: int, pair_for: PairFo
         mine.look()
 
 
-def test_what_the_coordinator_aborts_its_producer_may_abort_again(level: int, pair_for: PairFor) -> None:
+def test_a_producer_may_abort_what_the_coordinator_has_aborted(level: int, pair_for: PairFor) -> None:
     mine = Coordinated(pair_for("EndTxn", 5), f"fenced-{level}")
     version = 5 if level == NEWEST_LEVEL else 4
     mine.begin()
@@ -242,9 +242,7 @@ def test_what_the_coordinator_aborts_its_producer_may_abort_again(level: int, pa
 
 
 @pytest.mark.parametrize("level", [NEWEST_LEVEL], indirect=True)
-def test_kafka_takes_a_new_client_whom_an_old_one_has_outdated_for_that_one_and_ours_does_not(
-    level: int, pair_for: PairFor, broker_name: str
-) -> None:
+def test_end_txn_of_a_fenced_v2_client_differs_from_kafkas(level: int, pair_for: PairFor, broker_name: str) -> None:
     if broker_name != "odradek":
         pytest.skip("of Odradek")
     mine = Coordinated(pair_for("EndTxn", 5), "outdated-by-an-old-client")
@@ -284,7 +282,7 @@ def test_an_abandoned_transaction_is_aborted(level: int, pair_for: PairFor) -> N
 
 
 @pytest.mark.parametrize("level", [0], indirect=True)
-def test_at_level_0_nobody_can_be_a_new_client(level: int, pair_for: PairFor) -> None:
+def test_transaction_version_0_has_no_v2_clients(level: int, pair_for: PairFor) -> None:
     # Each with an id of its own, of which Kafka says from then on that something is under way.
     by_producing, by_committing, by_aborting, by_ending = (
         Coordinated(pair_for("EndTxn", 5), f"new-at-level-0-by-{how}")

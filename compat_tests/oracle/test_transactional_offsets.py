@@ -142,7 +142,7 @@ def test_the_youngest_commit_counts_whatever_is_committed_last(version: int, pai
 
 
 @versions_of("TxnOffsetCommit", LAST_WITHOUT_COORDINATOR, LAST_WITHOUT_COORDINATOR)
-def test_what_is_deleted_is_not_committed_afterwards(version: int, pair_for: PairFor) -> None:
+def test_deleted_offsets_are_not_committed_afterwards(version: int, pair_for: PairFor) -> None:
     mine = Transactions(pair_for, version)
     mine.commit_plainly(0, 1)
     mine.commit((0, 2), (1, 3), (2, 4))
@@ -155,7 +155,7 @@ def test_what_is_deleted_is_not_committed_afterwards(version: int, pair_for: Pai
 
 
 @versions_of("TxnOffsetCommit", LAST_WITHOUT_COORDINATOR, LAST_WITHOUT_COORDINATOR)
-def test_a_group_is_deleted_with_what_is_pending_in_it(version: int, pair_for: PairFor) -> None:
+def test_a_group_is_deleted_with_its_pending_offsets(version: int, pair_for: PairFor) -> None:
     mine = Transactions(pair_for, version)
     mine.commit_plainly(0, 1)
     mine.commit((0, 2), (1, 3))
@@ -167,7 +167,7 @@ def test_a_group_is_deleted_with_what_is_pending_in_it(version: int, pair_for: P
 
 
 @versions_of("TxnOffsetCommit", LAST_WITHOUT_COORDINATOR, LAST_WITHOUT_COORDINATOR)
-def test_a_deleted_topic_takes_along_what_is_pending(version: int, pair_for: PairFor) -> None:
+def test_a_deleted_topic_loses_its_pending_offsets(version: int, pair_for: PairFor) -> None:
     mine = Transactions(pair_for, version)
     mine.commit_plainly(1, 1)
     mine.commit((0, 2), (1, 3))
@@ -181,7 +181,7 @@ def test_a_deleted_topic_takes_along_what_is_pending(version: int, pair_for: Pai
 
 
 @versions_of("TxnOffsetCommit", 3, LAST_WITHOUT_COORDINATOR)
-def test_who_names_a_member_must_be_it(version: int, pair_for: PairFor) -> None:
+def test_txn_offset_commit_checks_the_member_that_it_names(version: int, pair_for: PairFor) -> None:
     mine = Transactions(pair_for, version)
     for generation in (0, 1):
         mine.commit((0, 1), generation_id=generation)

@@ -117,7 +117,7 @@ def test_a_marker_of_transaction_version_2_has_an_epoch_of_its_own(version: int,
 
 
 @pytest.mark.parametrize("release", [KAFKA_4_3, KAFKA_3_9])
-def test_kafka_transactions_aborts_what_hangs(release: str, pair_for: PairFor) -> None:
+def test_kafka_transactions_aborts_a_hanging_transaction(release: str, pair_for: PairFor) -> None:
     pair = pair_for("WriteTxnMarkers", 1)
     mine = Transactions(pair, 1, f"hanging-{release}")
     mine.produce(1)

@@ -155,7 +155,7 @@ def test_an_unknown_topic_is_named_in_the_error(job: Job) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_a_batch_writes_what_other_clients_read(job: Job, servers: str, topic: str, codec: str) -> None:
+def test_other_clients_read_the_records_of_a_batch_query(job: Job, servers: str, topic: str, codec: str) -> None:
     written = [("k1", "one", 0), ("k2", None, 0), (None, "Ωμέγα", 0)]
     frame = job.spark.createDataFrame(written, "key STRING, value STRING, partition INT").coalesce(1)
 

@@ -26,7 +26,7 @@ _GIVES_UP_SOON = {"kafka.request.timeout.ms": 5_000, "kafka.default.api.timeout.
 
 
 @pytest.mark.long
-def test_a_query_goes_on_from_its_checkpoint_after_kill_9_of_the_broker(own_broker: Broker, job_on: JobOn) -> None:
+def test_a_query_resumes_from_its_checkpoint_after_kill_9(own_broker: Broker, job_on: JobOn) -> None:
     job = job_on(own_broker.bootstrap_servers)
     topic = create_topic(job.servers, "survivor", partitions=3)
     job.send(topic, numbered(0, 3000, partitions=3))
@@ -46,7 +46,7 @@ def test_a_query_goes_on_from_its_checkpoint_after_kill_9_of_the_broker(own_brok
 
 
 @pytest.mark.long
-def test_a_running_query_and_a_running_producer_sit_out_kill_9_of_the_broker(own_broker: Broker, job_on: JobOn) -> None:
+def test_a_running_query_and_producer_survive_kill_9(own_broker: Broker, job_on: JobOn) -> None:
     job = job_on(own_broker.bootstrap_servers)
     topic = create_topic(job.servers, "patient", partitions=3)
     query = job.into_parquet(subscribe=topic)
@@ -127,7 +127,7 @@ def test_a_deleted_topic_is_passed_over_by_a_tolerant_query(job: Job, half_delet
     assert rows(job.written(), "topic", "offset", "value") == sorted(expected)
 
 
-def test_a_topic_made_anew_under_its_old_name_ends_a_strict_query(job: Job, servers: str, topic: str) -> None:
+def test_a_topic_recreated_under_its_name_fails_a_strict_query(job: Job, servers: str, topic: str) -> None:
     job.send(topic, numbered(0, 10))
     job.available_into_parquet(subscribe=topic)
     job.delete_topic(topic)

@@ -27,7 +27,7 @@ def test_a_stopped_query_goes_on_from_its_checkpoint(job: Job, make_topic: MakeT
     assert values(job) == [f"v{number}" for number in range(200)]
 
 
-def test_available_now_reads_what_is_there_and_ends(job: Job, make_topic: MakeTopic, offset_fetching: str) -> None:
+def test_available_now_reads_existing_records_and_ends(job: Job, make_topic: MakeTopic, offset_fetching: str) -> None:
     topic = make_topic(partitions=2)
     job.send(topic, numbered(0, 50, partitions=2))
     job.available_into_parquet(subscribe=topic)
@@ -50,7 +50,7 @@ def test_max_offsets_per_trigger_bounds_every_batch(job: Job, make_topic: MakeTo
     assert input_rows(query) == [40, 40, 20]
 
 
-def test_a_stream_that_begins_at_the_end_sees_only_what_comes(job: Job, topic: str) -> None:
+def test_a_stream_from_latest_reads_new_records_only(job: Job, topic: str) -> None:
     job.send(topic, numbered(0, 10))
     query = job.into_parquet(subscribe=topic, startingOffsets="latest")
     query.processAllAvailable()

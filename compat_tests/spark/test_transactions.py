@@ -76,7 +76,7 @@ def batch(job: Job, topic: str, **options: object) -> list[str]:
     return in_order(value for (value,) in rows(frame, "CAST(value AS STRING)"))
 
 
-def test_a_batch_reads_what_is_committed_where_it_stands(job: Job, mixed: str, offset_fetching: str) -> None:
+def test_a_batch_query_reads_committed_records_only(job: Job, mixed: str, offset_fetching: str) -> None:
     found = rows(job.read(subscribe=mixed, endingOffsets="latest", **COMMITTED), *PLACE_AND_VALUE)
 
     places = [*((offset, 2 * offset) for offset in range(10)), *((22 + n, 40 + 2 * n) for n in range(5))]
@@ -89,9 +89,7 @@ def test_a_batch_without_isolation_sees_every_record(job: Job, mixed: str) -> No
     assert in_order(found) == named(range(70))
 
 
-def test_ranges_of_nothing_but_markers_and_aborted_records_are_empty_and_end(
-    job: Job, mixed: str, offset_fetching: str
-) -> None:
+def test_ranges_of_markers_and_aborted_records_are_empty(job: Job, mixed: str, offset_fetching: str) -> None:
     def between(start: int, end: int) -> list[str]:
         bounds = [{mixed: dict.fromkeys(map(str, range(PARTITIONS)), offset)} for offset in (start, end)]
         return batch(job, mixed, startingOffsets=bounds[0], endingOffsets=bounds[1])
@@ -121,7 +119,7 @@ def test_a_topic_of_which_nothing_was_committed_is_an_empty_frame(
     assert batch(job, topic_of_transactions) == []
 
 
-def test_an_open_transaction_holds_back_what_others_have_written_after_it(
+def test_an_open_transaction_holds_back_later_records(
     job: Job, mixed: str, producer: Transactions, offset_fetching: str
 ) -> None:
     job.send(mixed, numbered(70, 80, partitions=PARTITIONS))
@@ -176,7 +174,7 @@ def test_a_running_stream_brings_transactions_as_they_are_committed(
     assert values(job) == MIXED_COMMITTED + named(range(70, 80), range(90, 100))
 
 
-def test_a_chain_of_queries_passes_on_what_is_committed(
+def test_a_chain_of_queries_passes_on_committed_records(
     job: Job, servers: str, mixed: str, producer: Transactions, make_topic: MakeTopic
 ) -> None:
     target = make_topic()

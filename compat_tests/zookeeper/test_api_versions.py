@@ -41,7 +41,7 @@ def odradek(ours: Members) -> Iterator[Peer]:
     peer.close()
 
 
-def test_brokers_have_the_same_settings_and_groups_and_subscriptions_none(kafka: Peer, odradek: Peer) -> None:
+def test_brokers_have_settings_groups_and_subscriptions_do_not(kafka: Peer, odradek: Peer) -> None:
     assert_same_broker_settings(kafka, odradek)
     for kind in (GROUP, CLIENT_METRICS):
         assert told(odradek, kind, "any") == told(kafka, kind, "any")
@@ -60,7 +60,7 @@ def test_the_same_apis_are_advertised_where_brokers_ask(kafka: Peer, odradek: Pe
 
 
 @pytest.mark.parametrize("api", ["DescribeQuorum", "DescribeTopicPartitions", "UnregisterBroker"])
-def test_what_needs_a_quorum_of_controllers_is_not_spoken(ours: Members, api: str) -> None:
+def test_apis_that_need_a_kraft_quorum_are_not_advertised(ours: Members, api: str) -> None:
     peer = Peer("odradek", ours.members[1].bootstrap_servers)
     with pytest.raises(Closed):
         peer.ask_bytes(api, 0, bytes(16))

@@ -154,7 +154,7 @@ def _configure(sides: Sides, kind: int, name: str, broker: int, configs: dict[st
     sides.ask(broker, "IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False})
 
 
-def test_leaders_go_in_order_or_at_once_and_come_back(sides: Sides) -> None:
+def test_leaders_shut_down_or_die_and_come_back(sides: Sides) -> None:
     topic = sides.create("led", [1, 2, 3], [2, 3, 1], [3, 1, 2], configs={"min.insync.replicas": "2"})
     ask_all(sides, topic, groups=_GROUPS)
     _produce(sides, topic)
@@ -196,7 +196,7 @@ def test_leaders_go_in_order_or_at_once_and_come_back(sides: Sides) -> None:
     ask_all(sides, topic, groups=_GROUPS)
 
 
-def test_somebody_who_was_not_in_sync_leads_when_that_is_allowed(sides: Sides) -> None:
+def test_a_replica_outside_the_isr_leads_when_that_is_allowed(sides: Sides) -> None:
     allowed = sides.create("allowed", [2, 3], [2, 3])
     told = sides.create("told", [2, 3], [2, 3])
     sides.stop(3)
@@ -422,11 +422,13 @@ _ELSEWHERE: list[tuple[str, int, Body]] = [
 @pytest.mark.parametrize(
     ("api", "version", "body"), _ELSEWHERE, ids=[f"{api}-{version}" for api, version, _ in _ELSEWHERE]
 )
-def test_who_is_not_the_controller_says_so(sides: Sides, api: str, version: int, body: Body) -> None:
+def test_a_broker_that_is_not_controller_returns_not_controller(
+    sides: Sides, api: str, version: int, body: Body
+) -> None:
     sides.ask(2, api, version, body)
 
 
-def test_who_is_not_the_controller_says_so_of_all_partitions(sides: Sides) -> None:
+def test_a_broker_that_is_not_controller_refuses_all_partitions(sides: Sides) -> None:
     everything: Body = {"topic_partitions": None, "timeout_ms": 30_000}
     sides.ask(2, "ElectLeaders", 0, everything, _wordless)
     sides.ask(2, "ElectLeaders", 2, {**everything, "election_type": _PREFERRED}, _wordless)

@@ -100,7 +100,7 @@ def test_kafkas_broker_and_ours_are_one_cluster(mixed: Members, controller: int)
     mixed.delete("t")
 
 
-def test_kafkas_broker_is_killed_as_controller_and_leader_and_comes_back(mixed: Members) -> None:
+def test_kafkas_broker_is_killed_as_controller_and_leader(mixed: Members) -> None:
     mixed.make_controller(KAFKA)
     mixed.create("t", [[KAFKA, 1, 2], [KAFKA, 2, 1]])
     mixed.produce("t", some())
@@ -116,7 +116,7 @@ def test_kafkas_broker_is_killed_as_controller_and_leader_and_comes_back(mixed: 
 
 
 @pytest.mark.parametrize("controller", [1, KAFKA])
-def test_controllers_and_brokers_ask_each_other_on_the_control_plane(members: Members, controller: int) -> None:
+def test_controllers_and_brokers_use_the_control_plane_listener(members: Members, controller: int) -> None:
     taps = {}
     for broker in (1, 2, KAFKA):
         taps[broker], settings = members.control_plane(broker)
@@ -142,7 +142,7 @@ def test_controllers_and_brokers_ask_each_other_on_the_control_plane(members: Me
 
 @pytest.mark.parametrize("controller", [1, KAFKA])
 @pytest.mark.parametrize("victim", [2, KAFKA])
-def test_others_lead_what_was_in_a_log_directory_that_fails(
+def test_other_brokers_lead_after_a_log_directory_failure(
     members: Members, tmp_path: Path, controller: int, victim: int
 ) -> None:
     """Kafka's controller and ours, of Kafka's broker and of ours: the directory is gone, and a file stands there."""
@@ -188,9 +188,7 @@ def children(members: Members, path: str) -> list[str]:
         kazoo.close()
 
 
-def test_kafkas_broker_deletes_what_our_controller_was_told_to_delete_while_it_was_down(
-    mixed: Members, tmp_path: Path
-) -> None:
+def test_kafkas_broker_deletes_a_topic_that_was_deleted_without_it(mixed: Members, tmp_path: Path) -> None:
     mixed.make_controller(1)
     mixed.create("t", [[1, 2, KAFKA], [KAFKA, 1, 2]])
     mixed.produce("t", some())

@@ -164,7 +164,7 @@ def _coordinator(ours: Members, group: str) -> int:
         return int(ask("FindCoordinator", 0, {"key": group})["node_id"])
 
 
-def test_consumers_share_the_partitions_and_take_over_from_who_leaves_or_dies(
+def test_old_consumers_rebalance_when_one_leaves_or_dies(
     ours: Members, group_of: Callable[..., Group], topic: str
 ) -> None:
     group = group_of(topic)
@@ -233,7 +233,7 @@ def test_partitions_that_are_added_are_read(ours: Members, group_of: Callable[..
     group.until_read(_produced(ours, topic))
 
 
-def test_what_a_client_commits_by_version_0_is_where_a_consumer_begins(
+def test_a_consumer_begins_at_an_offset_of_offset_commit_v0(
     ours: Members, group_of: Callable[..., Group], topic: str
 ) -> None:
     _produced(ours, topic)
@@ -254,7 +254,7 @@ def test_what_a_client_commits_by_version_0_is_where_a_consumer_begins(
     assert sorted(group.read) == sorted(values)
 
 
-def test_a_consumer_that_keeps_offsets_in_kafka_commits_to_both_when_told_to(
+def test_dual_commit_writes_offsets_to_kafka_and_zookeeper(
     ours: Members, group_of: Callable[..., Group], topic: str
 ) -> None:
     group = group_of(topic, "offsets.storage=kafka", "dual.commit.enabled=true")
@@ -310,7 +310,7 @@ def test_the_simple_consumer_fetches_looks_offsets_up_and_commits(ours: Members,
         assert told("commit simple-group no-such-topic 0 7") == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-def test_the_group_and_its_consumers_stand_in_zookeeper_as_kafkas_tools_expect_it(
+def test_the_znodes_of_a_group_are_as_kafkas_tools_expect(
     ours: Members, zookeeper: KazooClient, group_of: Callable[..., Group], topic: str
 ) -> None:
     group = group_of(topic)

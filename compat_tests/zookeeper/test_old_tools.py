@@ -186,9 +186,7 @@ def test_a_move_waits_for_a_broker_and_may_not_be_joined_by_another(
     assert "Throttle was removed." in tools.run("ReassignPartitionsCommand", "--verify", *file)
 
 
-def test_what_is_written_about_a_topic_or_a_broker_counts_while_brokers_run(
-    ours: Members, zookeeper: KazooClient, tools: Tools
-) -> None:
+def test_config_znodes_take_effect_without_a_restart(ours: Members, zookeeper: KazooClient, tools: Tools) -> None:
     name = tools.create([1], [2], [3])
 
     def entity(kind: str, entity_name: str, *arguments: str) -> str:

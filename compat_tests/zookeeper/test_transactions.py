@@ -178,7 +178,7 @@ def _everybody_is_back(members: Members, broker: int, topic: str, transactional_
 @pytest.mark.parametrize("controller", BOTH)
 @pytest.mark.parametrize("group_coordinator", BOTH)
 @pytest.mark.parametrize("transaction_coordinator", BOTH)
-def test_what_is_read_is_transformed_once(
+def test_records_are_transformed_exactly_once(
     members: Members, transaction_coordinator: int, group_coordinator: int, controller: int
 ) -> None:
     """Both lead a partition of the target, and whoever coordinates the group leads the source."""

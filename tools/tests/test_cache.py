@@ -29,7 +29,7 @@ def test_a_folder_is_filled_once_by_the_first_of_many() -> None:
     assert (peers_home() / "thing" / "jar").read_text() == "content"
 
 
-def test_a_folder_whose_filling_failed_is_filled_again() -> None:
+def test_a_folder_that_failed_to_fill_is_filled_again() -> None:
     def fail(folder: Path) -> None:
         (folder / "half").write_text("")
         raise RuntimeError("no network")

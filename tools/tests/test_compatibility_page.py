@@ -14,7 +14,7 @@ from odradek_broker.apis.table import TABLE
 from odradek_wire.apis import APIS
 
 
-def test_the_page_is_what_the_table_of_apis_says() -> None:
+def test_the_compatibility_page_matches_the_table_of_apis() -> None:
     assert compatibility.PAGE.read_text(encoding="utf-8") == compatibility.page()
 
 

@@ -50,7 +50,7 @@ def test_a_wheel_has_its_packages_and_no_test_support(release: ModuleType, files
     assert release.wrong_in_wheel(files, ["kit/odradek"]) == wrong
 
 
-def test_an_sdist_has_what_a_reader_looks_for_and_only_source(release: ModuleType) -> None:
+def test_an_sdist_has_the_documents_and_only_source(release: ModuleType) -> None:
     assert release.wrong_in_sdist(release.IN_SDIST) == []
     assert release.wrong_in_sdist([*release.IN_SDIST[1:], "kit/__pycache__/a.pyc"]) == [
         "LICENSE is missing",
