@@ -1,4 +1,4 @@
-"""How many of the process's file descriptors connections may take: the rest is kept for files.
+"""The file descriptors of the process: connections may take a part of them, the rest is for files.
 
 A broker that cannot open a file takes its log directory offline, so that a flood of connections would end it.
 """
@@ -21,7 +21,7 @@ def descriptor_limit() -> int | None:
 
 
 class DescriptorBound:
-    """Tells which connections leave too few descriptors: a quarter of them, at most 64, is kept for files."""
+    """The bound for connections: a quarter of the descriptors, at most 64, is kept for files."""
 
     __slots__ = ("_end", "limit")
 

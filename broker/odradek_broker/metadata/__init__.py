@@ -1,1 +1,1 @@
-"""What this broker knows of its cluster: the view of clients, topic creation, producer ids, the controller."""
+"""The cluster's metadata at a broker: its source, the view of clients, topic creation, producer ids."""

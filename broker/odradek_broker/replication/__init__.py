@@ -1,1 +1,1 @@
-"""Copies of partitions: fetching from their leaders, and telling the controller which copies are in sync."""
+"""The replicas of a broker: partitions, their logs and log directories, fetchers, the ISR, and moves of replicas."""

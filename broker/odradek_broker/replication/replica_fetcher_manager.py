@@ -1,7 +1,7 @@
 """The replica fetcher manager: assigns each followed partition to a fetcher of its leader.
 
 Owns the fetchers, up to `num.replica.fetchers` for each leader, created with their first partition. Leaves the choice
-of leaders to metadata deltas (`replica_manager.py`) and fetching to `fetcher.py`.
+of leaders to metadata deltas (`replica_manager.py`) and fetching to `replica_fetcher.py`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from odradek_broker.inter_broker.channel import BrokerChannels
 from odradek_broker.metadata.broker_state import BrokerState
 from odradek_broker.replication.core.replication_quota import ReplicationQuota
-from odradek_broker.replication.fetcher import Fetcher
 from odradek_broker.replication.log_syncer import LogSyncer
+from odradek_broker.replication.replica_fetcher import ReplicaFetcher
 
 if TYPE_CHECKING:
     from odradek_broker.replication.partition import Partition
@@ -30,7 +30,7 @@ class ReplicaFetcherManager:
         self._channels = channels
         self._quota = quota
         self._log_syncer = log_syncer
-        self._fetchers: dict[tuple[int, int], Fetcher] = {}
+        self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -45,7 +45,7 @@ class ReplicaFetcherManager:
             self.remove(partition)
         if fetcher is None:
             timeout_s = self._state.config.integer("replica.socket.timeout.ms") / 1000
-            fetcher = self._fetchers[leader, number] = Fetcher(
+            fetcher = self._fetchers[leader, number] = ReplicaFetcher(
                 self._state,
                 leader,
                 number,
@@ -60,7 +60,7 @@ class ReplicaFetcherManager:
         """Stop fetching the partition. Idempotent."""
         fetcher, partition.fetcher = partition.fetcher, None
         if fetcher is not None:
-            assert isinstance(fetcher, Fetcher)
+            assert isinstance(fetcher, ReplicaFetcher)
             fetcher.remove(partition)
             key = (fetcher.leader, fetcher.number)
             if not len(fetcher) and self._fetchers.get(key) is fetcher:
@@ -76,7 +76,7 @@ class ReplicaFetcherManager:
         if self._ending:
             await asyncio.wait(self._ending)
 
-    def _end(self, fetcher: Fetcher) -> None:
+    def _end(self, fetcher: ReplicaFetcher) -> None:
         task = fetcher.close()
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)

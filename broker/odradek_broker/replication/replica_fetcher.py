@@ -31,7 +31,7 @@ LATEST = -1
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 
 
-class Fetcher:
+class ReplicaFetcher:
     """Fetches from `leader` until `close`; `number` tells fetchers of one leader apart."""
 
     def __init__(
