@@ -14,7 +14,7 @@ from odradek_broker.groups.core import classic_session
 from odradek_broker.groups.core.classic_group import ClassicGroup
 from odradek_broker.groups.core.group_step import GroupStep
 from odradek_broker.groups.group_partition import GroupPartition
-from odradek_broker.replication import fetcher
+from odradek_broker.replication import replica_fetcher
 from odradek_broker.replication.core.fetch_session import FetchSession
 from odradek_broker.replication.core.partition_leader import HighWatermarkAdvanced, PartitionLeader, ProposeIsr
 from odradek_broker.replication.log_directories import LogDirectories
@@ -78,7 +78,9 @@ def follower_that_truncates_to_its_high_watermark(patch: pytest.MonkeyPatch) -> 
 
 
 def follower_that_never_truncates(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fetcher, "truncation_point", lambda leader, own, log_end_offset, high_watermark: log_end_offset)
+    patch.setattr(
+        replica_fetcher, "truncation_point", lambda leader, own, log_end_offset, high_watermark: log_end_offset
+    )
 
 
 def isr_that_admits_lagging_followers(patch: pytest.MonkeyPatch) -> None:
