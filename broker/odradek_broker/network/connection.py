@@ -52,6 +52,7 @@ class Connection:
         "_draining",
         "_known_routes",
         "_long",
+        "_muted_ms",
         "_sender",
         "_waiting",
         "address",
@@ -90,6 +91,7 @@ class Connection:
         self.transport: asyncio.Transport
         self._sender: Sender
         self._draining = False
+        self._muted_ms = 0
         self._client_id: str | None = None
         self._client_id_bytes = b""
         self._waiting: Exchange | None = None
@@ -300,7 +302,7 @@ class Connection:
         except Exception as error:
             Exchange(self, ctx, route, request, len(frame)).fail(error)
             return None
-        if response is None:
+        if response is None and broker.quotas.unlimited:
             return None
         if (
             response.__class__ is not route.response_class
@@ -357,17 +359,17 @@ class Connection:
         self.busy = True
         self._waiting = exchange
 
-    def send(self, ctx: Context, route: Route, response: Any) -> bool:
-        """Encode and write a response. Return False if the request does not end here: the socket is full and `done`
-        will be called, or the connection closes."""
+    def send(self, ctx: Context, route: Route, response: Any, muted_ms: int = 0) -> bool:
+        """Encode and write a response. Return False if the request does not end here: the socket is full, and `done`
+        will be called, `muted_ms` after the response is sent; or the connection closes."""
         try:
             parts = route.encode(response)
         except Exception as error:
             self.not_encoded(ctx, error)
             return False
-        return self.send_parts(ctx, route, parts)
+        return self.send_parts(ctx, route, parts, muted_ms)
 
-    def send_parts(self, ctx: Context, route: Route, parts: list[Part]) -> bool:
+    def send_parts(self, ctx: Context, route: Route, parts: list[Part], muted_ms: int = 0) -> bool:
         """Write an encoded response; returns as `send`."""
         if not route.sends_files:
             body = b"".join(cast("list[bytes]", parts))
@@ -381,7 +383,13 @@ class Connection:
             self.abort()
             return False
         self.busy = True
+        self._muted_ms = muted_ms
         return False
+
+    def mute(self, muted_ms: int) -> None:
+        """End the request in progress after `muted_ms`. The client has its response: KIP-219."""
+        self.busy = True
+        self._broker.timers.call_later(muted_ms, self.done)
 
     def done(self) -> None:
         """End the request in progress, and handle the next one."""
@@ -397,7 +405,12 @@ class Connection:
 
     def _sent(self) -> None:
         """Continue after the sender has sent a response that did not fit into the socket."""
-        if not self.closing:
+        if self.closing:
+            return
+        muted_ms, self._muted_ms = self._muted_ms, 0
+        if muted_ms:
+            self.mute(muted_ms)
+        else:
             self.done()
 
     def _truncated(self, error: OSError) -> None:

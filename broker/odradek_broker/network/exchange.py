@@ -81,7 +81,7 @@ class Exchange:
         if self.connection.closing:
             return None
         if response is None:
-            return self.connection.done()
+            return self._sent(self._throttle_ms(None))
         interceptors = self.connection.interceptors
         if interceptors.before_write:
             verdict = interceptors.on_response(self.ctx, self.request, response)
@@ -94,21 +94,20 @@ class Exchange:
         connection = self.connection
         if connection.closing:
             return
-        broker = self.ctx.broker
-        muted_ms = (
-            0
-            if broker.quotas.unlimited
-            else broker.quotas.throttle_ms(
-                HandledRequest(self.ctx.api_key, self.ctx.principal, self.ctx.client_id, self.size, response)
-            )
-        )
+        muted_ms = self._throttle_ms(response)
         if muted_ms and self.route.throttled:
             response.throttle_time_ms = muted_ms
         if self.is_long and _has_many_elements(response):
             connection.wait_for(self)
             self._awaited = connection.server.loop.create_task(self._encode_and_send(response, muted_ms))
-        elif connection.send(self.ctx, self.route, response):
+        elif connection.send(self.ctx, self.route, response, muted_ms):
             self._sent(muted_ms)
+
+    def _throttle_ms(self, response: Any) -> int:
+        ctx, quotas = self.ctx, self.ctx.broker.quotas
+        if quotas.unlimited:
+            return 0
+        return quotas.throttle_ms(HandledRequest(ctx.api_key, ctx.principal, ctx.client_id, self.size, response))
 
     async def _encode_and_send(self, response: Any, muted_ms: int) -> None:
         connection, encode = self.connection, self.route.encode
@@ -117,18 +116,15 @@ class Exchange:
         except Exception as error:
             connection.not_encoded(self.ctx, error)
             return
-        if not connection.closing and connection.send_parts(self.ctx, self.route, parts):
+        if not connection.closing and connection.send_parts(self.ctx, self.route, parts, muted_ms):
             self._sent(muted_ms)
 
     def _sent(self, muted_ms: int) -> None:
         """Let the connection handle the next request, after `muted_ms`."""
-        connection, broker = self.connection, self.ctx.broker
         if muted_ms:
-            # KIP-219: the response is sent immediately, and the connection is not read for the time that it names.
-            connection.busy = True
-            broker.timers.call_later(muted_ms, connection.done)
+            self.connection.mute(muted_ms)
         else:
-            connection.done()
+            self.connection.done()
 
     def fail(self, error: BaseException) -> None:
         """Respond to an exception of the handler. The errors of the controller channel, which every handler may pass

@@ -18,13 +18,14 @@ from odradek_wire.message import Message
 
 @dataclass(frozen=True, slots=True)
 class HandledRequest:
-    """A request with its response, which is not encoded yet. `request_bytes` counts the header, too."""
+    """A request with its response, which is not encoded yet; None if the client expects none (acks=0).
+    `request_bytes` counts the header, too."""
 
     api_key: int
     principal: Principal
     client_id: str | None
     request_bytes: int
-    response: Message
+    response: Message | None
 
 
 class Quotas(Protocol):

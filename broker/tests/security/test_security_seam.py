@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from broker.tests.fetches import fetch_request
 from broker.tests.manual_clock import ManualClock
 
 from odradek_broker.security.authorizer import AllowAll, Operation, ResourceType
@@ -25,6 +26,7 @@ MakeBatch = Callable[..., bytes]
 MakeProduce = Callable[..., ProduceRequest]
 ALICE = Principal("User", "alice")
 API_VERSIONS = ApiVersionsRequest("test", "1")
+TIME = 1_700_000_000_000
 FAST_PATH_VERSIONS = [7, 8, 9, 12, 13]
 
 
@@ -78,7 +80,7 @@ class TopicAuthorizer(AllowAll):
 
 
 class ClientQuotas(Unlimited):
-    """Throttles each Produce of one client for a second, and records each request."""
+    """Throttles each Produce and Fetch of one client for a second, and records each request."""
 
     unlimited = False
 
@@ -87,7 +89,7 @@ class ClientQuotas(Unlimited):
 
     def throttle_ms(self, request: HandledRequest) -> int:
         self.handled.append(request)
-        return 1000 if request.client_id == "greedy" and request.api_key == ApiKey.PRODUCE else 0
+        return 1000 if request.client_id == "greedy" and request.api_key in (ApiKey.PRODUCE, ApiKey.FETCH) else 0
 
 
 async def test_a_request_before_authentication_closes_the_connection(
@@ -172,17 +174,55 @@ async def test_quotas_throttle_a_produce_that_would_take_the_fast_path(
     node = await start_node(clock=clock, security={"quotas": ClientQuotas})
     greedy, modest = await connect(node), await connect(node)
     topic_id = await modest.create_topic("t")
-    produce = make_produce("t", make_batch(b"v"), 0, -1, topic_id)
-    sent = greedy.send(produce, version, "greedy")
+    produce = make_produce("t", make_batch(b"v", timestamp=TIME), 0, -1, topic_id)
+    greedy.send(produce, version, "greedy")
     assert (await greedy.receive(ProduceResponse, version))[1].throttle_time_ms == 1000
-    greedy.send(MetadataRequest([]), 9, "greedy")
     assert (await modest.ask(produce, version, "modest")).throttle_time_ms == 0
     handled = node.broker.quotas.handled
     found = [(each.api_key, each.client_id, each.request_bytes > 60) for each in handled[1:]]
     assert found == [(ApiKey.PRODUCE, "greedy", True), (ApiKey.PRODUCE, "modest", True)]
+    await is_muted(greedy, modest, clock)
+
+
+async def test_quotas_throttle_a_produce_without_a_response(
+    start_node: Any, connect: Any, make_batch: MakeBatch, make_produce: MakeProduce
+) -> None:
+    clock = ManualClock()
+    node = await start_node(clock=clock, security={"quotas": ClientQuotas})
+    greedy, modest = await connect(node), await connect(node)
+    topic_id = await modest.create_topic("t")
+    greedy.send(make_produce("t", make_batch(b"v", timestamp=TIME), 0, 0, topic_id), 9, "greedy")
+    await is_muted(greedy, modest, clock)
+    assert [each.response for each in node.broker.quotas.handled if each.api_key == ApiKey.PRODUCE] == [None]
+
+
+async def test_quotas_throttle_a_fetch_that_does_not_fit_into_the_socket(
+    start_node: Any, connect: Any, make_batch: MakeBatch
+) -> None:
+    clock = ManualClock()
+    node = await start_node(clock=clock, security={"quotas": ClientQuotas})
+    greedy, modest = await connect(node), await connect(node)
+    await modest.create_topic("t", max_message_bytes="30000000")
+    assert (await modest.produce("t", make_batch(b"v" * 20_000_000, timestamp=TIME))).error_code == 0
+    greedy.send(fetch_request("t", partition_max_bytes=30_000_000), 11, "greedy")
+    (connection,) = [
+        each for each in node.server.connections if each.port == greedy.writer.get_extra_info("sockname")[1]
+    ]
+    async with asyncio.timeout(10):
+        while not connection.busy:
+            await asyncio.sleep(0)
+    assert len(await greedy.receive_frame()) > 20_000_000
+    await is_muted(greedy, modest, clock)
+
+
+async def is_muted(greedy: Any, modest: Any, clock: ManualClock) -> None:
+    """Assert that the broker handles the next request of `greedy` a second later on the clock of timeouts."""
+    sent = greedy.send(MetadataRequest([]), 9, "greedy")
     waiting = asyncio.ensure_future(greedy.receive_frame())
+    for _ in range(3):
+        await modest.ask(MetadataRequest([]), 9, "modest")
     clock.advance_timeouts(999)
     await modest.ask(MetadataRequest([]), 9, "modest")
     assert not waiting.done()
     clock.advance_timeouts(1)
-    assert int.from_bytes((await waiting)[:4], "big") == sent + 1
+    assert int.from_bytes((await waiting)[:4], "big") == sent
