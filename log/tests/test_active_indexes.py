@@ -52,7 +52,7 @@ def test_the_first_batch_brings_empty_index_files(tmp_path: Path) -> None:
     assert len(list((tmp_path / "t-0").glob("*index"))) == 4
 
 
-def test_the_index_files_of_the_active_segment_lag_fewer_than_64_entries_behind(tmp_path: Path) -> None:
+def test_index_files_of_the_active_segment_lack_fewer_than_64_entries(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     for _ in range(300):
@@ -97,7 +97,7 @@ def test_index_files_that_a_crash_tore_are_repaired_at_the_start(tmp_path: Path,
 
 
 @pytest.mark.parametrize("offset", [0, 1, 70])
-def test_no_index_file_names_what_was_truncated(tmp_path: Path, offset: int) -> None:
+def test_index_files_have_no_truncated_entries(tmp_path: Path, offset: int) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     fill(log, 150)
@@ -108,7 +108,7 @@ def test_no_index_file_names_what_was_truncated(tmp_path: Path, offset: int) -> 
 
 
 @pytest.mark.parametrize("end", ["close", "roll"])
-def test_a_finished_segment_has_the_files_of_one_whose_indexes_were_lost(tmp_path: Path, end: str) -> None:
+def test_sealed_and_rebuilt_indexes_are_equal(tmp_path: Path, end: str) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     fill(log, 100)

@@ -64,7 +64,7 @@ def test_log_append_time_stamps_the_batch(tmp_path: Path) -> None:
     assert [entry.last_timestamp for entry in log.producers] == [START_MS + 5]
 
 
-def test_what_a_batch_alone_proves_wrong_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+def test_a_rejected_batch_changes_nothing(tmp_path: Path) -> None:
     log = _log(tmp_path, max_message_bytes=200)
     damaged = batch(b"a")
     damaged[-1] ^= 2
@@ -86,7 +86,7 @@ def test_what_a_batch_alone_proves_wrong_is_refused_and_changes_nothing(tmp_path
     assert (log.log_end_offset, log.size_bytes, log.leader_epochs.entries) == (0, 0, [])
 
 
-def test_a_batch_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
+def test_a_batch_larger_than_a_segment_is_rejected(tmp_path: Path) -> None:
     log = _log(tmp_path, segment_bytes=200)
     assert _rejected(log.append(batch(b"x" * 200), 0)).error is ErrorCode.RECORD_LIST_TOO_LARGE
 
@@ -146,7 +146,7 @@ def test_offsets_more_than_31_bits_apart_do_not_share_a_segment(tmp_path: Path) 
     assert next(iterate(piece.tobytes())).base_offset == 1 << 32
 
 
-def test_a_compacted_log_whose_first_record_stands_far_from_its_start_can_be_copied(tmp_path: Path) -> None:
+def test_a_follower_copies_a_compacted_log_with_a_gap_at_its_start(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, SMALL)
     for number in range(20):
@@ -184,7 +184,7 @@ def test_a_marker_of_a_coordinator_ends_a_transaction(tmp_path: Path) -> None:
     assert log.producers.transactions.first_ongoing_offset is None
 
 
-def test_a_follower_appends_what_the_leader_has_and_leaves_a_torn_batch_out(tmp_path: Path) -> None:
+def test_a_follower_appends_whole_batches_and_ignores_a_partial_one(tmp_path: Path) -> None:
     leader = _log(tmp_path / "leader", segment_bytes=400, index_interval_bytes=100)
     for at in range(12):
         leader.append(batch(b"%d" % at, b"x", producer=(9, 0, 2 * at)), at // 5)
@@ -197,7 +197,7 @@ def test_a_follower_appends_what_the_leader_has_and_leaves_a_torn_batch_out(tmp_
     assert follower.append_as_follower(b"") is None
 
 
-def test_a_follower_keeps_the_sound_batches_before_a_wrong_one(tmp_path: Path) -> None:
+def test_a_follower_appends_the_valid_batches_before_an_invalid_one(tmp_path: Path) -> None:
     log = _log(tmp_path)
     second = batch(b"b")
     second[0:8] = (1).to_bytes(8, "big")
@@ -211,7 +211,7 @@ def test_a_follower_keeps_the_sound_batches_before_a_wrong_one(tmp_path: Path) -
     assert log.append_as_follower(second) == AppendInfo(1, 1, -1, 0)
 
 
-def test_a_read_outside_the_log_is_out_of_range_and_one_at_its_end_is_empty(tmp_path: Path) -> None:
+def test_a_read_outside_the_log_is_out_of_range_and_at_its_end_empty(tmp_path: Path) -> None:
     log = _log(tmp_path)
     append(log, b"a", b"b")
     log.advance_log_start_offset(1)
@@ -271,7 +271,7 @@ def test_flush_messages_forces_the_log_to_the_disk(tmp_path: Path) -> None:
     assert log.recovery_point == 3
 
 
-def test_nothing_is_said_of_an_untroubled_log(tmp_path: Path) -> None:
+def test_a_log_without_errors_logs_nothing(tmp_path: Path) -> None:
     sentences = Sentences()
     directory = open_directory(tmp_path, Time(), reporter=sentences)
     directory.load(lambda _: LogConfig())
@@ -280,7 +280,7 @@ def test_nothing_is_said_of_an_untroubled_log(tmp_path: Path) -> None:
     assert sentences.said == []
 
 
-def test_records_that_only_a_strict_look_would_refuse_do_not_stop_a_lookup_by_time(tmp_path: Path) -> None:
+def test_malformed_records_do_not_stop_a_look_up_by_timestamp(tmp_path: Path) -> None:
     log = _log(tmp_path)
     nonsense = batch(b"a", b"b")
     nonsense[61:] = b"\xff" * (len(nonsense) - 61)
@@ -302,7 +302,7 @@ def test_an_old_producers_message_set_becomes_a_batch(tmp_path: Path) -> None:
     assert log.append(bytearray(entry[:-1]), 0) == AppendInfo(-1, -1, -1, 0)
 
 
-def test_an_empty_follower_that_begins_within_the_leaders_first_batch_takes_it_whole(tmp_path: Path) -> None:
+def test_an_empty_follower_appends_a_batch_that_begins_below_its_start(tmp_path: Path) -> None:
     leader = _log(tmp_path / "leader")
     append(leader, b"a", b"b", b"c")
     append(leader, b"d")

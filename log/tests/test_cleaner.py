@@ -36,7 +36,7 @@ def _opened(path: Path) -> tuple[LogDirectory, Log]:
     return directory, directory.logs["t", 0]
 
 
-def test_of_each_key_the_last_record_stays_where_it_was(tmp_path: Path) -> None:
+def test_the_last_record_of_each_key_keeps_its_offset(tmp_path: Path) -> None:
     log = _log(tmp_path)
     for at in range(60):
         write(log, keyed((b"a", b"%d" % at * 5), (b"key %d" % (at % 7), b"x" * 20), timestamp=START_MS + at))
@@ -54,7 +54,7 @@ def test_of_each_key_the_last_record_stays_where_it_was(tmp_path: Path) -> None:
     assert log.offset_for_timestamp(0) == (left(log)[0][0], read_all(log)[0].timestamp, 0)
 
 
-def test_what_is_left_is_read_from_any_offset_and_opened_again(tmp_path: Path) -> None:
+def test_a_cleaned_log_is_read_from_any_offset_and_opened_again(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, COMPACT)
     for at in range(200):
@@ -98,7 +98,7 @@ def test_long_keys_that_differ_at_their_end_are_different(tmp_path: Path) -> Non
     assert [offset for offset, _, _ in left(log)] == [1, 2]
 
 
-def test_what_is_not_cleanable_supersedes_nothing(tmp_path: Path) -> None:
+def test_uncleanable_records_supersede_nothing(tmp_path: Path) -> None:
     log = _log(tmp_path)
     for value in (b"1", b"2", b"3"):
         write(log, keyed((b"a", value)))
@@ -126,7 +126,7 @@ def test_a_full_dedupe_buffer_ends_the_pass_early_and_the_next_one_goes_on(tmp_p
     assert left(log) == before[10:]
 
 
-def test_tombstones_stay_for_delete_retention_ms_after_the_pass_that_first_met_them(tmp_path: Path) -> None:
+def test_tombstones_stay_for_delete_retention_ms_after_their_first_pass(tmp_path: Path) -> None:
     time = Time()
     log = _log(tmp_path, time)
     write(log, keyed((b"a", b"1"), (b"b", b"2")), keyed((b"a", None), (b"c", b"3")))
@@ -145,7 +145,7 @@ def test_tombstones_stay_for_delete_retention_ms_after_the_pass_that_first_met_t
     assert left(log) == [(1, b"b", b"2"), (3, b"c", b"3")]
 
 
-def test_the_last_batch_of_an_active_producer_stays_without_records_until_it_writes_again(tmp_path: Path) -> None:
+def test_the_last_batch_of_an_active_producer_stays_without_records(tmp_path: Path) -> None:
     log = _log(tmp_path)
     write(log, keyed((b"a", b"1"), (b"a", b"2"), producer=(7, 3, 0)), keyed((b"a", b"3")))
     log.roll()
@@ -177,7 +177,7 @@ def test_the_last_batch_of_a_pass_stays_so_that_its_offset_is_known(tmp_path: Pa
     assert [(each.base_offset, each.count) for each in log.segments.first.headers_from(0)] == [(0, 0)]
 
 
-def test_aborted_records_go_at_once_and_their_marker_after_the_horizon(tmp_path: Path) -> None:
+def test_aborted_records_are_removed_and_their_marker_after_the_horizon(tmp_path: Path) -> None:
     time = Time()
     log = _log(tmp_path, time)
     write(log, keyed((b"a", b"1")), keyed((b"a", b"2"), producer=(5, 0, 0), transactional=True))
@@ -203,7 +203,7 @@ def test_aborted_records_go_at_once_and_their_marker_after_the_horizon(tmp_path:
     assert [each.base_offset for each in log.segments.first.headers_from(0)] == [0, 3, 4]
 
 
-def test_a_commit_marker_stays_as_long_as_there_is_a_batch_of_its_transaction(tmp_path: Path) -> None:
+def test_a_commit_marker_stays_with_the_batches_of_its_transaction(tmp_path: Path) -> None:
     time = Time()
     log = _log(tmp_path, time)
     write(log, keyed((b"a", b"1"), producer=(5, 0, 0), transactional=True))
@@ -260,7 +260,7 @@ def test_a_reader_goes_on_with_the_bytes_that_it_was_given(tmp_path: Path) -> No
     assert left(log) == [(1, b"a", b"2")]
 
 
-def test_a_truncation_below_what_was_cleaned_makes_it_dirty_again(tmp_path: Path) -> None:
+def test_a_truncation_below_the_first_dirty_offset_lowers_it(tmp_path: Path) -> None:
     log = _log(tmp_path)
     for value in (b"1", b"2", b"3"):
         write(log, keyed((b"a", value)))
@@ -304,7 +304,7 @@ def test_a_truncation_into_a_gap_at_a_segments_end_ends_the_log_before_it(tmp_pa
 
 
 @pytest.mark.parametrize("what", ["truncate", "close", "delete"])
-def test_what_changes_the_log_meanwhile_ends_the_pass_without_a_trace(tmp_path: Path, what: str) -> None:
+def test_a_change_of_the_log_ends_the_pass_and_leaves_no_files(tmp_path: Path, what: str) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, COMPACT)
     for value in (b"1", b"2", b"3"):
@@ -378,7 +378,7 @@ def test_the_checkpoint_is_kafkas_file_and_outlives_the_broker(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_was_written_every_reader_ends_with_the_same_values(tmp_path: Path, seed: int) -> None:
+def test_cleaning_keeps_the_last_value_of_every_key(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     time = Time()
     directory = open_directory(tmp_path, time)
@@ -422,7 +422,7 @@ def test_whatever_was_written_every_reader_ends_with_the_same_values(tmp_path: P
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP], ids=str)
 @pytest.mark.parametrize("keys_in_map", [1 << 20, 90])
-def test_a_large_batch_that_is_dealt_with_bit_by_bit_is_cleaned_as_in_one_go(
+def test_a_large_batch_is_cleaned_in_slices_as_in_one_step(
     tmp_path: Path, compression: Compression, keys_in_map: int
 ) -> None:
     config = LogConfig(cleanup_policy=("compact",), delete_retention_ms=5000)

@@ -130,7 +130,7 @@ def test_whichever_operation_is_the_last_the_log_holds_the_same(
     assert calls > 60
 
 
-def test_a_crash_while_half_a_replacement_is_taken_away_does_not_make_it_look_whole(tmp_path: Path) -> None:
+def test_a_crash_while_undoing_a_replacement_does_not_complete_it(tmp_path: Path) -> None:
     _fill(tmp_path)
     directory = _opened(tmp_path)
     held = _committed(directory.logs["t", 0])

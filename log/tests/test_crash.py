@@ -69,7 +69,7 @@ def test_a_last_batch_that_reached_the_disk_as_zeros_or_garbage_is_cut(tmp_path:
         assert sentences.events("warning") == ["truncating a torn tail"]
 
 
-def test_damage_with_sound_batches_behind_it_takes_the_partition_offline_and_changes_nothing(tmp_path: Path) -> None:
+def test_damage_before_valid_batches_takes_the_partition_offline(tmp_path: Path) -> None:
     _crashed(tmp_path / "whole")
     data = (tmp_path / "whole" / "t-0" / LOG).read_bytes()
     *earlier, last = [header.position for header in iterate(data)]
@@ -92,7 +92,7 @@ def test_damage_with_sound_batches_behind_it_takes_the_partition_offline_and_cha
         directory.abandon()
 
 
-def test_damage_in_an_older_segment_takes_the_partition_offline_and_its_neighbour_is_served(tmp_path: Path) -> None:
+def test_damage_in_an_older_segment_takes_only_its_partition_offline(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     for partition in (0, 1):
         log = directory.create_log("t", partition, TOPIC_ID, CONFIG)
@@ -267,7 +267,7 @@ def test_a_batch_header_damaged_under_a_clean_log_is_found_when_it_is_read(tmp_p
     assert values(read_all(other)) == [(0, b"0"), (1, b"1"), (2, b"2")]
 
 
-def test_a_log_that_was_cut_down_to_deleted_records_ends_where_it_did_before_a_crash(tmp_path: Path) -> None:
+def test_a_log_truncated_to_deleted_records_keeps_its_end_after_a_crash(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     append(log, b"deleted")

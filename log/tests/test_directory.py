@@ -78,7 +78,7 @@ def test_an_emptied_partition_has_the_files_that_kafka_leaves(tmp_path: Path) ->
     }
 
 
-def test_a_newer_meta_properties_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_newer_meta_properties_is_rejected_and_unchanged(tmp_path: Path) -> None:
     text = b"version=2\nnode.id=1\ncluster.id=c\nflavour=new\n"
     (tmp_path / "meta.properties").write_bytes(text)
     with pytest.raises(LogDirectoryError, match="version 2 is not known"):
@@ -107,7 +107,7 @@ def test_a_foreign_directory_is_an_error_and_a_foreign_file_is_not(tmp_path: Pat
 
 
 @pytest.mark.parametrize("foreign", ["notes.txt", "photos/", ".git/"])
-def test_a_directory_of_something_else_is_refused_and_left_as_it_was(tmp_path: Path, foreign: str) -> None:
+def test_a_directory_with_foreign_files_is_rejected_and_unchanged(tmp_path: Path, foreign: str) -> None:
     if foreign.endswith("/"):
         (tmp_path / foreign).mkdir()
     else:
@@ -142,7 +142,7 @@ def test_hidden_files_and_those_of_a_start_that_failed_are_no_obstacle(tmp_path:
     open_directory(tmp_path, Time()).close()
 
 
-def test_a_deleted_partition_is_renamed_now_and_removed_later_even_across_a_restart(tmp_path: Path) -> None:
+def test_a_deleted_partition_is_renamed_now_and_removed_after_the_delay(tmp_path: Path) -> None:
     time = Time()
     directory = open_directory(tmp_path, time)
     append(directory.create_log("t", 0, TOPIC_ID, LogConfig()), b"a")
@@ -160,7 +160,7 @@ def test_a_deleted_partition_is_renamed_now_and_removed_later_even_across_a_rest
     assert not renamed.exists()
 
 
-def test_a_stray_partition_is_kept_under_another_name(tmp_path: Path) -> None:
+def test_a_stray_partition_is_renamed(tmp_path: Path) -> None:
     time, sentences = Time(), Sentences()
     directory = open_directory(tmp_path, time)
     append(directory.create_log("t", 0, TOPIC_ID, LogConfig()), b"a")
@@ -216,7 +216,7 @@ def test_settings_come_from_kafkas_names_and_unknown_ones_are_passed_over() -> N
     assert (config.compact, config.delete, config.rules.sets_append_time) == (True, True, True)
 
 
-def test_the_newest_checkpoint_wins_whoever_writes_it(tmp_path: Path) -> None:
+def test_the_newest_checkpoint_wins_in_any_order_of_writers(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     assert directory.prepare_high_watermarks({("t", 0): 1})
     assert directory.prepare_high_watermarks({("t", 0): 2})
@@ -252,7 +252,7 @@ def test_a_partition_does_not_begin_where_a_deleted_one_of_its_name_did(tmp_path
     assert values(read_all(directory.logs["t", 0])) == [(0, b"d")]
 
 
-def test_a_copy_that_becomes_the_partition_does_not_begin_where_a_deleted_one_of_its_name_did(tmp_path: Path) -> None:
+def test_a_promoted_future_log_ignores_the_offsets_of_a_deleted_partition(tmp_path: Path) -> None:
     disk = FailingDisk(tmp_path)
     directory = open_directory(tmp_path, Time(), disk=disk)
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
@@ -275,7 +275,7 @@ def test_a_copy_that_becomes_the_partition_does_not_begin_where_a_deleted_one_of
     assert values(read_all(directory.logs["t", 0])) == [(0, b"d")]
 
 
-def test_a_log_that_cannot_be_closed_for_a_mistake_of_ours_keeps_nothing_else_from_being_closed(tmp_path: Path) -> None:
+def test_a_log_that_raises_at_close_does_not_affect_the_others(tmp_path: Path) -> None:
     reporter = Sentences()
     directory = open_directory(tmp_path, Time(), reporter=reporter)
     for index in range(3):
@@ -290,7 +290,7 @@ def test_a_log_that_cannot_be_closed_for_a_mistake_of_ours_keeps_nothing_else_fr
     assert [len(read_all(log)) for log in directory.logs.values()] == [1, 1, 1]
 
 
-def test_a_partition_is_not_begun_where_the_offsets_of_a_deleted_one_of_its_name_stay(tmp_path: Path) -> None:
+def test_a_new_partition_needs_checkpoints_without_its_deleted_namesake(tmp_path: Path) -> None:
     disk = FailingDisk(tmp_path)
     directory = open_directory(tmp_path, Time(), disk=disk)
     directory.create_log("t", 0, TOPIC_ID, LogConfig())
@@ -304,7 +304,7 @@ def test_a_partition_is_not_begun_where_the_offsets_of_a_deleted_one_of_its_name
     assert directory.create_log("t", 0, TOPIC_ID, LogConfig()).log_end_offset == 0
 
 
-def test_a_checkpoint_names_what_was_on_the_disk_when_it_was_offered(tmp_path: Path) -> None:
+def test_a_checkpoint_has_the_recovery_points_of_its_preparation(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
     append(log, b"a")
@@ -316,7 +316,7 @@ def test_a_checkpoint_names_what_was_on_the_disk_when_it_was_offered(tmp_path: P
     assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 1\n"
 
 
-def test_of_two_copies_of_a_partition_one_is_kept_and_the_other_removed(tmp_path: Path) -> None:
+def test_one_of_two_future_logs_of_a_partition_is_removed(tmp_path: Path) -> None:
     time, reporter = Time(), Sentences()
     directory = open_directory(tmp_path, time)
     append(directory.create_future_log("t", 0, TOPIC_ID, LogConfig(), "1" * 32), b"a")

@@ -67,7 +67,7 @@ def test_a_full_disk_takes_one_partition_offline_and_loses_nothing(tmp_path: Pat
     assert values(read_all(_directory(tmp_path, disk).logs["full", 0])) == [(0, b"kept")]
 
 
-def test_half_a_batch_that_reached_the_disk_before_it_was_full_is_taken_back(tmp_path: Path) -> None:
+def test_a_partial_batch_on_a_full_disk_is_truncated(tmp_path: Path) -> None:
     class NearlyFull(FailingDisk):
         def __init__(self) -> None:
             super().__init__(tmp_path)
@@ -113,7 +113,7 @@ def _work(directory: LogDirectory) -> list[bytes]:
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO, errno.EACCES])
-def test_whichever_call_fails_what_was_acknowledged_is_there_afterwards(tmp_path: Path, error: int) -> None:
+def test_acknowledged_records_survive_a_failure_of_any_disk_call(tmp_path: Path, error: int) -> None:
     disk = FailingDisk(tmp_path)
     calls = 1 << 30
     number = 0
@@ -137,7 +137,7 @@ def test_whichever_call_fails_what_was_acknowledged_is_there_afterwards(tmp_path
     assert calls > 40
 
 
-def test_a_partition_whose_directory_cannot_be_read_is_left_out_at_start(tmp_path: Path) -> None:
+def test_a_partition_with_an_unreadable_directory_fails_at_start(tmp_path: Path) -> None:
     disk, sentences = FailingDisk(tmp_path), Sentences()
     directory = _directory(tmp_path, disk)
     for topic in ("a", "b"):
@@ -162,7 +162,7 @@ def test_a_partition_that_cannot_be_created_leaves_the_directory_as_it_was(tmp_p
     assert append(directory.create_log("t", 0, TOPIC_ID, CONFIG), b"a").first_offset == 0
 
 
-def test_a_directory_in_use_is_refused_in_the_same_process_too(tmp_path: Path) -> None:
+def test_a_directory_in_use_is_rejected_in_the_same_process_too(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     with pytest.raises(LogDirectoryError, match="is locked"):
         open_directory(tmp_path, Time())
@@ -170,7 +170,7 @@ def test_a_directory_in_use_is_refused_in_the_same_process_too(tmp_path: Path) -
     open_directory(tmp_path, Time()).close()
 
 
-def test_a_checkpoint_that_cannot_be_written_keeps_its_content_and_the_partitions_go_on(tmp_path: Path) -> None:
+def test_a_checkpoint_that_cannot_be_written_keeps_its_content(tmp_path: Path) -> None:
     disk, sentences = FailingDisk(tmp_path), Sentences()
     directory = _directory(tmp_path, disk, sentences)
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
@@ -189,7 +189,7 @@ def test_a_checkpoint_that_cannot_be_written_keeps_its_content_and_the_partition
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-def test_checkpoints_keep_what_they_said_of_a_partition_that_could_not_be_opened(tmp_path: Path) -> None:
+def test_checkpoints_keep_the_offsets_of_failed_partitions(tmp_path: Path) -> None:
     disk = FailingDisk(tmp_path)
     directory = _directory(tmp_path, disk)
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
@@ -204,7 +204,7 @@ def test_checkpoints_keep_what_they_said_of_a_partition_that_could_not_be_opened
     assert _directory(tmp_path, disk).logs["t", 0].log_start_offset == 1
 
 
-def test_a_directory_whose_marker_cannot_be_written_is_let_go_all_the_same(tmp_path: Path) -> None:
+def test_a_directory_without_its_clean_shutdown_file_releases_its_lock(tmp_path: Path) -> None:
     disk, sentences = FailingDisk(tmp_path), Sentences()
     directory = _directory(tmp_path, disk, sentences)
     append(directory.create_log("t", 0, TOPIC_ID, CONFIG), b"kept")
@@ -220,7 +220,7 @@ def test_a_directory_whose_marker_cannot_be_written_is_let_go_all_the_same(tmp_p
 
 
 @pytest.mark.parametrize("set_aside", [LogDirectory.delete_log, LogDirectory.set_aside_as_stray])
-def test_a_partition_whose_folder_cannot_be_renamed_is_still_here_and_may_be_set_aside_again(
+def test_a_partition_that_cannot_be_renamed_can_be_deleted_again(
     tmp_path: Path, set_aside: Callable[[LogDirectory, str, int, str], None]
 ) -> None:
     disk = FailingDisk(tmp_path)
@@ -238,7 +238,7 @@ def test_a_partition_whose_folder_cannot_be_renamed_is_still_here_and_may_be_set
     assert directory.create_log("t", 0, TOPIC_ID, CONFIG).log_end_offset == 0
 
 
-def test_the_directory_above_a_log_directory_matches_no_failure_of_a_partition(tmp_path: Path) -> None:
+def test_a_planted_failure_ignores_the_path_above_the_log_directory(tmp_path: Path) -> None:
     # pytest's first run on a machine gives its tests /tmp/pytest-of-root/pytest-0/….
     path = tmp_path / "pytest-0"
     disk = FailingDisk(path)
@@ -252,7 +252,7 @@ def test_the_directory_above_a_log_directory_matches_no_failure_of_a_partition(t
     assert list(directory.logs) == [("t", 0)]
 
 
-def test_a_failed_partition_whose_folder_cannot_be_renamed_may_be_set_aside_again(tmp_path: Path) -> None:
+def test_a_failed_partition_that_cannot_be_renamed_can_be_deleted_again(tmp_path: Path) -> None:
     disk = FailingDisk(tmp_path)
     directory = _directory(tmp_path, disk)
     append(directory.create_log("t", 0, TOPIC_ID, CONFIG), b"a")
@@ -268,7 +268,7 @@ def test_a_failed_partition_whose_folder_cannot_be_renamed_may_be_set_aside_agai
     assert not (tmp_path / "t-0").exists()
 
 
-def test_a_folder_that_somebody_took_away_frees_its_name(tmp_path: Path) -> None:
+def test_a_removed_partition_directory_frees_its_name(tmp_path: Path) -> None:
     directory = _directory(tmp_path, FailingDisk(tmp_path))
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     append(log, b"a")

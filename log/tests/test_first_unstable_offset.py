@@ -41,7 +41,7 @@ def test_there_is_none_without_a_transaction(tmp_path: Path) -> None:
     assert log.first_unstable_offset(0) is None
 
 
-def test_it_is_the_first_offset_of_the_oldest_open_one(tmp_path: Path) -> None:
+def test_it_is_the_first_offset_of_the_oldest_ongoing_transaction(tmp_path: Path) -> None:
     log = _log(tmp_path)
     append(log, b"a")
     _produce(log, 5)
@@ -54,7 +54,7 @@ def test_it_is_the_first_offset_of_the_oldest_open_one(tmp_path: Path) -> None:
     assert log.first_unstable_offset(9) is None
 
 
-def test_a_decided_one_counts_until_the_high_watermark_has_passed_its_marker(tmp_path: Path) -> None:
+def test_an_ended_transaction_is_unstable_until_its_marker_is_replicated(tmp_path: Path) -> None:
     log = _log(tmp_path)
     _produce(log, 5)
     _end(log, 5)
@@ -64,7 +64,7 @@ def test_a_decided_one_counts_until_the_high_watermark_has_passed_its_marker(tmp
     assert log.first_unstable_offset(3) == 3
 
 
-def test_of_several_decided_ones_the_one_that_began_first_counts_though_it_ended_last(tmp_path: Path) -> None:
+def test_the_oldest_of_several_unreplicated_transactions_counts(tmp_path: Path) -> None:
     log = _log(tmp_path)
     for producer in (5, 6, 7):
         _produce(log, producer)
@@ -97,9 +97,7 @@ def test_truncation_opens_a_transaction_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_a_restart_finds_what_is_open_and_what_is_decided_is_for_the_high_watermark_to_say(
-    tmp_path: Path, *, crash: bool
-) -> None:
+def test_a_restart_restores_ongoing_and_unreplicated_transactions(tmp_path: Path, *, crash: bool) -> None:
     time = Time()
     directory = open_directory(tmp_path, time)
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
@@ -117,7 +115,7 @@ def test_a_restart_finds_what_is_open_and_what_is_decided_is_for_the_high_waterm
     directory.close()
 
 
-def test_an_open_transaction_outlives_its_producers_expiry_and_a_decided_one_does_not_keep_it(tmp_path: Path) -> None:
+def test_a_producer_expires_only_without_an_ongoing_transaction(tmp_path: Path) -> None:
     log = _log(tmp_path)
     _produce(log, 5)
     _produce(log, 6)
@@ -148,7 +146,7 @@ def test_a_follower_finds_the_same_as_its_leader(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_any_order_of_beginnings_ends_and_high_watermarks_gives_what_a_look_at_all_of_them_gives(seed: int) -> None:
+def test_any_order_of_events_gives_the_first_unstable_offset(seed: int) -> None:
     chance = random.Random(seed)
     transactions = UnstableTransactions()
     still_open: list[int] = []

@@ -40,7 +40,7 @@ def test_a_lookup_finds_the_last_entry_that_is_not_above(steps: list[tuple[int, 
 
 
 @given(_ENTRIES, st.integers(0, 3))
-def test_the_bytes_are_big_endian_pairs_and_kafkas_zeros_behind_them_are_no_entries(
+def test_entries_are_big_endian_and_preallocated_zeros_are_no_entries(
     steps: list[tuple[int, int]], padding: int
 ) -> None:
     index, entries = _offsets(steps)
@@ -58,7 +58,7 @@ def test_the_bytes_are_big_endian_pairs_and_kafkas_zeros_behind_them_are_no_entr
 
 
 @given(_ENTRIES, st.integers(0, 50_000))
-def test_truncation_drops_what_is_at_or_above(steps: list[tuple[int, int]], end: int) -> None:
+def test_truncation_removes_the_entries_at_or_above_the_offset(steps: list[tuple[int, int]], end: int) -> None:
     index, entries = _offsets(steps)
     index.truncate(end)
     assert list(zip(index.offsets, index.positions, strict=True)) == [entry for entry in entries if entry[0] < end]

@@ -34,7 +34,7 @@ def test_a_file_that_kafka_would_not_write_is_corrupt(text: bytes) -> None:
         LeaderEpochCache.decode(text, "f")
 
 
-def test_an_epoch_that_is_not_newer_changes_nothing_and_one_that_contradicts_replaces() -> None:
+def test_a_known_epoch_changes_nothing_and_a_conflicting_one_replaces() -> None:
     epochs = _epochs((1, 0), (2, 10))
     assert not epochs.assign(2, 15)
     assert epochs.assign(3, 10)
@@ -78,12 +78,12 @@ def test_a_new_start_moves_the_epoch_that_covers_it() -> None:
     assert epochs.entries == [(3, 20)]
 
 
-def test_each_record_was_written_in_the_epoch_that_had_begun() -> None:
+def test_the_epoch_of_a_record_is_the_last_that_began_before_it() -> None:
     epochs = _epochs((1, 5), (3, 10))
     assert [epochs.epoch_for_offset(offset) for offset in (4, 5, 9, 10, 99)] == [None, 1, 1, 3, 3]
 
 
-def test_truncating_at_the_logs_end_forgets_an_epoch_in_which_nothing_was_written(tmp_path: Path) -> None:
+def test_truncating_at_the_log_end_removes_an_epoch_without_records(tmp_path: Path) -> None:
     log = open_directory(tmp_path, Time()).create_log("t", 0, TOPIC_ID, LogConfig())
     append(log, b"a", epoch=1)
     log.leader_epochs.assign(2, 1)

@@ -48,7 +48,7 @@ def _log(path: Path, disk: RealDisk) -> Log:
     return _directory(path, disk).create_log("t", 0, TOPIC_ID, CONFIG)
 
 
-def test_a_truncation_during_a_flush_keeps_the_recovery_point_below_what_is_appended_after_it(tmp_path: Path) -> None:
+def test_a_truncation_during_a_flush_lowers_the_recovery_point(tmp_path: Path) -> None:
     disk = WatchedDisk()
     log = _log(tmp_path, disk)
     for value in (b"a", b"b", b"c"):
@@ -74,7 +74,7 @@ def test_records_appended_during_a_flush_wait_for_the_next(tmp_path: Path) -> No
     assert (log.log_end_offset, log.recovery_point) == (2, 1)
 
 
-def test_a_flush_forces_the_producers_of_rolled_segments_too_and_rolling_itself_forces_nothing(tmp_path: Path) -> None:
+def test_a_flush_syncs_producer_snapshots_and_a_roll_syncs_nothing(tmp_path: Path) -> None:
     disk = WatchedDisk()
     log = _log(tmp_path, disk)
     log.append(batch(b"a", producer=(9, 0, 0)), 0)
@@ -87,7 +87,7 @@ def test_a_flush_forces_the_producers_of_rolled_segments_too_and_rolling_itself_
     assert disk.synced == []
 
 
-def test_the_indexes_of_a_rolled_segment_are_forced_to_the_disk_although_its_records_are_there(tmp_path: Path) -> None:
+def test_a_flush_syncs_the_indexes_of_a_rolled_and_flushed_segment(tmp_path: Path) -> None:
     disk = WatchedDisk()
     log = _log(tmp_path, disk)
     append(log, b"a")
@@ -101,7 +101,7 @@ def test_the_indexes_of_a_rolled_segment_are_forced_to_the_disk_although_its_rec
     assert not log.has_unflushed_sealed
 
 
-def test_the_indexes_of_a_segment_that_was_deleted_before_they_were_forced_are_no_trouble(tmp_path: Path) -> None:
+def test_a_flush_ignores_the_indexes_of_a_deleted_segment(tmp_path: Path) -> None:
     log = _log(tmp_path, WatchedDisk())
     append(log, b"a")
     log.flush()
@@ -111,7 +111,7 @@ def test_the_indexes_of_a_segment_that_was_deleted_before_they_were_forced_are_n
     assert (log.failure, log.has_unflushed_sealed) == (None, False)
 
 
-def test_a_snapshot_that_was_deleted_before_it_was_forced_is_no_trouble(tmp_path: Path) -> None:
+def test_a_flush_ignores_a_deleted_snapshot(tmp_path: Path) -> None:
     log = _log(tmp_path, WatchedDisk())
     log.append(batch(b"a", producer=(9, 0, 0)), 0)
     log.roll()
@@ -120,7 +120,7 @@ def test_a_snapshot_that_was_deleted_before_it_was_forced_is_no_trouble(tmp_path
     assert (log.failure, log.recovery_point) == (None, 7)
 
 
-def test_a_flush_that_fails_on_another_thread_is_told_there_and_once(tmp_path: Path) -> None:
+def test_a_flush_that_fails_on_another_thread_raises_there_and_logs_once(tmp_path: Path) -> None:
     disk = FailingDisk(tmp_path)
     log = _log(tmp_path, disk)
     append(log, b"a")

@@ -45,13 +45,13 @@ def _plan(checkpoint: int | None = None, start: int = 0, stable: int = 50, **set
         (30, 0, 50, {"min_compaction_lag_ms": 9001}, (30, 30, 300, 0)),
     ],
 )
-def test_what_is_cleanable(
+def test_the_cleanable_part_of_a_log(
     checkpoint: int | None, start: int, stable: int, settings: dict[str, object], expected: tuple[int, int, int, int]
 ) -> None:
     assert _plan(checkpoint, start, stable, **settings)[:4] == expected
 
 
-def test_a_log_is_worth_cleaning_above_the_ratio_or_when_something_waits_for_too_long() -> None:
+def test_a_log_is_cleanable_above_the_ratio_or_after_max_compaction_lag() -> None:
     def worth(checkpoint: int | None, **settings: object) -> bool:
         return _plan(checkpoint, **settings).is_cleanable(LogConfig(**settings))  # type: ignore[arg-type]
 

@@ -14,7 +14,7 @@ def key(number: int) -> bytes:
     return b"%d" % number if number % 3 else b"a key of more than 24 bytes, %d" % number
 
 
-def test_of_many_keys_it_knows_the_last_offset() -> None:
+def test_the_map_has_the_last_offset_of_many_keys() -> None:
     offsets = OffsetMap(1 << 30, 0.9)
     keys = [key(number % MANY) for number in range(2 * MANY)]
     for first in range(0, len(keys), 1000):
@@ -25,7 +25,7 @@ def test_of_many_keys_it_knows_the_last_offset() -> None:
 
 
 @pytest.mark.parametrize("capacity", [1, 50, MANY])
-def test_it_takes_as_many_keys_as_there_is_room_for_and_says_how_far_it_came(capacity: int) -> None:
+def test_a_full_map_has_the_latest_offset_of_its_last_key(capacity: int) -> None:
     offsets = OffsetMap(capacity * BYTES_PER_ENTRY, 1.0)
     # Each key twice: what is known already takes no room.
     keys = [key(number // 2) for number in range(2 * capacity + 9)]

@@ -46,7 +46,7 @@ def _fill(log: Log, batches: int) -> None:
         assert isinstance(log.append(batch(b"once", producer=(42, 1, sequence)), 3), AppendInfo)
 
 
-def test_dump_log_segments_reads_every_file_of_a_closed_partition_without_a_complaint(tmp_path: Path) -> None:
+def test_dump_log_segments_reads_every_file_of_a_closed_partition(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig(segment_bytes=20_000, index_interval_bytes=300))
     _fill(log, 400)
@@ -233,7 +233,7 @@ def test_a_directory_of_a_killed_kafka_is_recovered_here(tmp_path: Path) -> None
         kafka.close()
 
 
-def test_kafka_recovers_what_we_leave_when_we_are_killed(tmp_path: Path) -> None:
+def test_kafka_recovers_the_directory_of_a_killed_broker(tmp_path: Path) -> None:
     kafka = ApacheKafka(KAFKA_4_3, directory=tmp_path)
     try:
         kafka.start()

@@ -22,7 +22,7 @@ MARKER: Any = {"coordinator_epoch": 0, "producer_id": 7, "producer_epoch": 0, "t
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_what_was_flushed_is_there_after_a_power_loss_and_the_rest_is_a_prefix(tmp_path: Path, seed: int) -> None:
+def test_flushed_records_survive_a_power_loss_and_the_rest_is_a_prefix(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     disk = PulledPlug()
     directory = open_directory(tmp_path, Time(), disk=disk)
@@ -60,7 +60,7 @@ def test_what_was_flushed_is_there_after_a_power_loss_and_the_rest_is_a_prefix(t
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_after_a_power_loss_transactions_are_what_the_batches_say_that_are_left(tmp_path: Path, seed: int) -> None:
+def test_after_a_power_loss_transactions_are_rebuilt_from_the_batches(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     disk = PulledPlug()
     directory = open_directory(tmp_path / "lost", Time(), disk=disk)
@@ -113,7 +113,7 @@ class Torn(random.Random):
         return (seq[0] + seq[1]) // 2
 
 
-def test_what_a_killed_process_had_written_is_forced_to_the_disk_by_the_next_ones_flush(tmp_path: Path) -> None:
+def test_the_first_flush_syncs_the_files_of_a_killed_process(tmp_path: Path) -> None:
     disk = PulledPlug()
     directory = open_directory(tmp_path, Time(), disk=disk)
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
@@ -142,9 +142,7 @@ def test_what_a_killed_process_had_written_is_forced_to_the_disk_by_the_next_one
 
 
 @pytest.mark.parametrize("end", ["close", "roll", "recover"])
-def test_what_says_when_records_were_written_is_on_the_disk_before_anybody_believes_in_it(
-    tmp_path: Path, end: str
-) -> None:
+def test_time_indexes_are_on_the_disk_before_a_start_trusts_them(tmp_path: Path, end: str) -> None:
     """After a clean end; after a roll at which the recovery point is at the new segment already; and of segments that
     were read after a crash."""
     config = replace(CONFIG, segment_bytes=1500, flush_messages=1 if end == "roll" else CONFIG.flush_messages)
@@ -184,7 +182,7 @@ def test_what_says_when_records_were_written_is_on_the_disk_before_anybody_belie
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
-def test_empty_segments_behind_a_lost_tail_are_given_up_and_flushed_ones_are_not(tmp_path: Path, policy: str) -> None:
+def test_empty_segments_after_a_lost_tail_are_removed_unless_flushed(tmp_path: Path, policy: str) -> None:
     config = replace(CONFIG, cleanup_policy=(policy,))
     for name, recovery_point, end in (("lost", 0, 1), ("flushed", 2, 2)):
         directory = open_directory(tmp_path / name, Time())
@@ -203,9 +201,7 @@ def test_empty_segments_behind_a_lost_tail_are_given_up_and_flushed_ones_are_not
 
 
 @pytest.mark.parametrize("left", [0, 5, 21, 30, 42])
-def test_a_topic_id_that_never_reached_the_disk_is_unknown_and_the_records_are_served(
-    tmp_path: Path, left: int
-) -> None:
+def test_a_log_without_its_lost_topic_id_serves_its_records(tmp_path: Path, left: int) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     log.append(batch(b"a"), 0)

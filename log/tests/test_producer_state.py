@@ -39,11 +39,11 @@ def _error(verdict: object) -> ErrorCode:
     return verdict.error
 
 
-def test_a_producer_nobody_knows_may_begin_with_any_sequence() -> None:
+def test_an_unknown_producer_may_begin_with_any_sequence() -> None:
     assert _producers().check(_header(17)) is None
 
 
-def test_the_next_sequence_is_accepted_and_a_gap_is_refused() -> None:
+def test_the_next_sequence_is_accepted_and_a_gap_is_rejected() -> None:
     producers = _producers(_header(0, 3))
     assert producers.check(_header(3)) is None
     verdict = producers.check(_header(4))
@@ -53,7 +53,7 @@ def test_the_next_sequence_is_accepted_and_a_gap_is_refused() -> None:
     )
 
 
-def test_each_of_the_last_five_batches_is_known_again_and_an_older_one_is_out_of_order() -> None:
+def test_the_last_five_batches_are_duplicates_and_older_ones_out_of_order() -> None:
     producers = _producers(*(_header(2 * at, 2) for at in range(7)))
     for at in range(2, 7):
         assert producers.check(_header(2 * at, 2)) == BatchMetadata(2 * at + 1, 2 * at + 1, 1, START_MS)
@@ -88,14 +88,14 @@ def _marker(epoch: int, *, coordinator: int = 0, version: int = 0) -> Transactio
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_a_marker_of_an_older_epoch_is_refused(version: int) -> None:
+def test_a_marker_of_an_older_epoch_is_rejected(version: int) -> None:
     producers = _producers(_header(0, epoch=3, open_txn=True))
     assert _error(producers.check_marker(_marker(2, version=version))) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert producers.check_marker(_marker(4, version=version)) is None
     assert _producers().check_marker(_marker(0, version=version)) is None
 
 
-def test_from_transaction_version_2_on_a_marker_of_the_same_epoch_is_late_while_a_transaction_is_open() -> None:
+def test_under_version_2_a_marker_of_the_current_epoch_is_late() -> None:
     open_one = _producers(_header(0, epoch=3, open_txn=True))
     assert open_one.check_marker(_marker(3, version=1)) is None
     assert _error(open_one.check_marker(_marker(3, version=2))) is ErrorCode.INVALID_PRODUCER_EPOCH
@@ -105,7 +105,7 @@ def test_from_transaction_version_2_on_a_marker_of_the_same_epoch_is_late_while_
     assert last.check_marker(_marker(0x7FFF, version=2)) is None
 
 
-def test_a_marker_of_an_older_coordinator_is_refused() -> None:
+def test_a_marker_of_an_older_coordinator_is_rejected() -> None:
     producers = _producers(_header(0, open_txn=True))
     producers.end_transaction(5, 0, 2, START_MS, 1)
     assert _error(producers.check_marker(_marker(0, coordinator=1))) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
@@ -152,7 +152,7 @@ def test_an_expired_producer_is_left_out_when_a_snapshot_is_loaded() -> None:
 
 
 @pytest.mark.parametrize("position", [0, 3, 7, 20])
-def test_a_damaged_snapshot_is_refused(position: int) -> None:
+def test_a_damaged_snapshot_is_rejected(position: int) -> None:
     data = bytearray(_producers(_header(0)).encode())
     data[position] ^= 1
     with pytest.raises(CorruptLogError):

@@ -62,7 +62,7 @@ def test_room_that_a_crash_left_behind_is_given_back_with_the_segments_end(tmp_p
 
 
 @pytest.mark.usefixtures("can_reserve")
-def test_room_is_given_back_also_when_none_is_to_be_kept_any_more(tmp_path: Path) -> None:
+def test_reserved_room_is_freed_after_preallocate_is_disabled(tmp_path: Path) -> None:
     config = LogConfig(preallocate=True, segment_bytes=SEGMENT_BYTES)
     log = open_directory(tmp_path, Time()).create_log("t", 0, TOPIC_ID, config)
     append(log, b"a")

@@ -35,7 +35,7 @@ _SEGMENTS = [SegmentRetention(10 * at, 100, lambda at=at: 1000 * at) for at in (
         ({"cleanup_policy": ("compact",), "retention_ms": 1, "retention_bytes": 0}, 10, 30, 9999, 1),
     ],
 )
-def test_what_may_go(settings: dict[str, object], start: int, limit: int, now_ms: int, count: int) -> None:
+def test_deletable_segments(settings: dict[str, object], start: int, limit: int, now_ms: int, count: int) -> None:
     config = LogConfig(**settings)  # type: ignore[arg-type]
     assert deletable(_SEGMENTS, config, start, limit, now_ms) == count
 
@@ -58,7 +58,7 @@ def _names(log: Log) -> set[str]:
     return {path.name for path in Path(log.directory).iterdir()} - {"partition.metadata", "leader-epoch-checkpoint"}
 
 
-def test_deleted_files_are_renamed_at_once_and_removed_after_the_delay(tmp_path: Path) -> None:
+def test_deleted_files_are_renamed_now_and_removed_after_the_delay(tmp_path: Path) -> None:
     time = Time()
     log = _filled(tmp_path, time, retention_ms=2500)
     time.advance(3500)
@@ -81,7 +81,7 @@ def test_snapshots_go_with_their_segments(tmp_path: Path) -> None:
     assert sorted(name for name in _names(log) if "snapshot" in name) == [f"{at:020d}.snapshot" for at in (2, 3)]
 
 
-def test_when_everything_is_too_old_an_empty_segment_goes_on_with_the_offsets(tmp_path: Path) -> None:
+def test_retention_of_all_records_leaves_an_empty_segment_at_the_log_end(tmp_path: Path) -> None:
     time = Time()
     log = _filled(tmp_path, time, retention_ms=10)
     time.advance(100_000)
@@ -90,7 +90,7 @@ def test_when_everything_is_too_old_an_empty_segment_goes_on_with_the_offsets(tm
     assert append(log, b"next", epoch=4, timestamp=time.now_ms).first_offset == 4
 
 
-def test_records_below_an_advanced_start_are_not_served_even_inside_a_segment(tmp_path: Path) -> None:
+def test_records_below_an_advanced_log_start_offset_are_not_served(tmp_path: Path) -> None:
     log = _filled(tmp_path, Time())
     append(log, b"a", b"b", b"c", epoch=4)
     assert log.advance_log_start_offset(5)

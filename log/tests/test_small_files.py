@@ -47,7 +47,7 @@ _VERSION_1 = (
 _VERSION_0 = b"#\n#Sat Nov 21 06:58:55 UTC 2026\nbroker.id=3\nversion=0\ncluster.id=vtqsek0OQQa9tNHwCWYIAQ\n"
 
 
-def test_both_versions_of_meta_properties_are_read_and_version_1_is_written_as_kafka_does() -> None:
+def test_meta_properties_are_read_and_written_as_kafka_does() -> None:
     directory_id = uuid_from_text("JH-I1UZrHSsnDG4EPlS_fw")
     meta = MetaProperties(1, "vtqsek0OQQa9tNHwCWYIAQ", 1, directory_id)
     assert MetaProperties.decode(_VERSION_1, "m") == meta
@@ -63,7 +63,7 @@ def test_escapes_and_comments_of_java_properties_are_understood() -> None:
 
 
 @pytest.mark.parametrize("text", [b"version=2\nnode.id=1\n", b"node.id=1\n", b"version=1\nnode.id=x\n", b""])
-def test_meta_properties_that_we_do_not_understand_are_refused(text: bytes) -> None:
+def test_unknown_meta_properties_are_rejected(text: bytes) -> None:
     with pytest.raises(LogDirectoryError):
         MetaProperties.decode(text, "m")
 

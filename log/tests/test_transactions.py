@@ -56,7 +56,7 @@ def test_an_aborted_transaction_is_indexed_in_the_segment_of_its_marker(tmp_path
     assert log.producers.transactions.first_ongoing_offset is None
 
 
-def test_a_reader_learns_of_the_aborted_transactions_that_touch_what_it_reads(tmp_path: Path) -> None:
+def test_aborted_transactions_are_those_in_the_range_that_is_read(tmp_path: Path) -> None:
     log = _with_transactions(tmp_path)
     assert log.aborted_transactions(0, 2) == [FIRST]
     assert log.aborted_transactions(0, 11) == [FIRST, SECOND]
@@ -74,7 +74,7 @@ def test_truncation_and_recovery_write_the_index_anew(tmp_path: Path) -> None:
     assert log.producers.transactions.first_ongoing_offset == 0
 
 
-def test_a_lost_index_comes_back_with_the_batches_that_a_crash_makes_us_read(tmp_path: Path) -> None:
+def test_recovery_rebuilds_a_lost_transaction_index(tmp_path: Path) -> None:
     time = Time()
     directory = open_directory(tmp_path, time)
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
@@ -117,7 +117,7 @@ def test_a_torn_index_is_made_whole_before_something_is_added(tmp_path: Path) ->
     assert path.stat().st_size == 3 * 34
 
 
-def test_a_crash_makes_us_read_all_that_was_not_flushed_whatever_snapshots_there_are(tmp_path: Path) -> None:
+def test_recovery_reads_all_unflushed_batches_despite_later_snapshots(tmp_path: Path) -> None:
     time = Time()
     directory = open_directory(tmp_path, time)
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
@@ -141,7 +141,7 @@ def test_after_a_clean_shutdown_nothing_is_read_and_the_index_is_believed(tmp_pa
     assert _reopened(tmp_path, time).aborted_transactions(0, 3) == []
 
 
-def test_what_a_snapshot_says_of_producers_is_nothing_worth_when_batches_behind_it_are_deleted(tmp_path: Path) -> None:
+def test_a_snapshot_before_the_log_start_offset_is_ignored(tmp_path: Path) -> None:
     time = Time()
     directory = open_directory(tmp_path, time)
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
@@ -161,7 +161,7 @@ def test_what_a_snapshot_says_of_producers_is_nothing_worth_when_batches_behind_
     assert log.producers.check(read_header(batch(b"v", producer=(7, 0, 4)))) is None
 
 
-def test_what_a_reader_must_skip_reaches_to_the_next_batch_in_the_index(tmp_path: Path) -> None:
+def test_aborted_transactions_reach_to_the_next_indexed_batch(tmp_path: Path) -> None:
     log = open_directory(tmp_path, Time()).create_log("t", 0, TOPIC_ID, LogConfig(index_interval_bytes=300))
     for at in range(8):
         _produce(log, 7, 2 * at)

@@ -50,7 +50,7 @@ def error(verdict: Rejection | BatchMetadata | None) -> ErrorCode | None:
     return None if verdict is None else verdict.error
 
 
-def test_a_transaction_begins_with_the_verification_that_was_begun_for_it() -> None:
+def test_a_transaction_begins_with_its_current_verification_guard() -> None:
     producers = ProducerStateManager(HOUR_MS)
     mine = begin(producers)
     stranger = VerificationGuard(0, 0, adds=False, began_ms=START_MS)
@@ -60,7 +60,7 @@ def test_a_transaction_begins_with_the_verification_that_was_begun_for_it() -> N
     assert producers.check(header(), NOT_REQUIRED) is None
 
 
-def test_who_brings_nothing_has_no_batch_of_a_transaction_appended() -> None:
+def test_a_transactional_batch_without_a_guard_is_rejected() -> None:
     producers = ProducerStateManager(HOUR_MS)
     producers.update(header(), 10)
     assert error(producers.check(header(1), None)) is ErrorCode.INVALID_TXN_STATE
@@ -78,7 +78,7 @@ def test_within_a_transaction_nothing_is_asked_and_nothing_needed() -> None:
     assert error(producers.check(header(1), ONGOING)) is ErrorCode.INVALID_TXN_STATE
 
 
-def test_a_verification_is_worth_nothing_after_the_marker_that_ends_its_transaction() -> None:
+def test_the_marker_of_a_transaction_removes_its_verification_guard() -> None:
     producers = ProducerStateManager(HOUR_MS)
     mine = begin(producers)
     end(producers, epoch=0)
@@ -89,7 +89,7 @@ def test_a_verification_is_worth_nothing_after_the_marker_that_ends_its_transact
     assert producers.check(header(), again) is None
 
 
-def test_under_version_2_the_late_marker_of_the_transaction_before_leaves_the_next_ones_verification() -> None:
+def test_under_version_2_a_late_marker_keeps_the_next_verification_guard() -> None:
     producers = ProducerStateManager(HOUR_MS)
     producers.update(header(0, epoch=3), 10)
     following = begin(producers, epoch=4, adds=True)
@@ -99,7 +99,7 @@ def test_under_version_2_the_late_marker_of_the_transaction_before_leaves_the_ne
     assert error(producers.check(header(0, epoch=5), following)) is ErrorCode.INVALID_TXN_STATE
 
 
-def test_an_open_transaction_of_an_older_epoch_is_not_the_producers_own_any_more() -> None:
+def test_an_ongoing_transaction_of_an_older_epoch_needs_verification() -> None:
     producers = ProducerStateManager(HOUR_MS)
     producers.update(header(0, epoch=3), 10)
     assert begin(producers, epoch=4)
@@ -110,7 +110,7 @@ def test_an_open_transaction_of_an_older_epoch_is_not_the_producers_own_any_more
     assert error(producers.check(header(0, epoch=2), ONGOING)) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_no_batch_comes_before_the_lowest_that_was_to_begin_the_transaction() -> None:
+def test_no_batch_is_appended_before_the_lowest_sequence_of_its_guard() -> None:
     producers = ProducerStateManager(HOUR_MS)
     begin(producers, sequence=4)
     mine = begin(producers, sequence=2)
@@ -121,7 +121,7 @@ def test_no_batch_comes_before_the_lowest_that_was_to_begin_the_transaction() ->
     assert producers.check(header(7, epoch=1), mine) is None
 
 
-def test_a_transaction_of_version_2_begins_with_sequence_0_where_nothing_is_known_of_its_producer() -> None:
+def test_under_version_2_an_unknown_producer_begins_with_sequence_0() -> None:
     for adds, expected in ((True, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), (False, None)):
         producers = ProducerStateManager(HOUR_MS)
         mine = begin(producers, sequence=4, adds=adds)
@@ -137,7 +137,7 @@ def test_a_repeated_batch_is_known_again_after_the_end_of_its_transaction() -> N
     assert error(producers.check(header(0), None)) is ErrorCode.INVALID_TXN_STATE
 
 
-def test_a_batch_outside_the_producers_open_transaction_is_refused() -> None:
+def test_a_non_transactional_batch_in_an_ongoing_transaction_is_rejected() -> None:
     producers = ProducerStateManager(HOUR_MS)
     producers.update(header(0), 10)
     for _ in range(2):
@@ -148,7 +148,7 @@ def test_a_batch_outside_the_producers_open_transaction_is_refused() -> None:
     assert producers.check(header(1, transactional=False)) is None
 
 
-def test_what_a_coordinator_writes_needs_a_verification_and_has_no_sequence() -> None:
+def test_a_coordinators_batch_needs_a_guard_and_no_sequence() -> None:
     producers = ProducerStateManager(HOUR_MS)
     mine = begin(producers, sequence=-1)
     assert error(producers.check_coordinator_batch(header(-1), None)) is ErrorCode.INVALID_TXN_STATE
@@ -158,7 +158,7 @@ def test_what_a_coordinator_writes_needs_a_verification_and_has_no_sequence() ->
     assert error(producers.check_coordinator_batch(header(-1), None)) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_verification_that_nobody_used_expires_as_producers_do() -> None:
+def test_an_unused_verification_guard_expires_like_a_producer() -> None:
     producers = ProducerStateManager(HOUR_MS)
     mine = begin(producers)
     producers.remove_expired(START_MS + HOUR_MS - 1)

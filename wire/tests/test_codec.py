@@ -74,7 +74,7 @@ def refusal(message: Message, version: int) -> tuple[str, str]:
     return caught.value.path, caught.value.reason
 
 
-def test_a_field_that_the_version_lacks_is_refused_unless_it_is_ignorable() -> None:
+def test_a_set_field_that_the_version_lacks_must_be_ignorable() -> None:
     assert encode(ProduceResponse(throttle_time_ms=7), 0) == encode(ProduceResponse(), 0)
     assert refusal(ProduceRequest(transactional_id="t"), 2) == ("transactional_id", "set, but not part of this version")
     assert refusal(FetchRequest(forgotten_topics_data=[FetchRequest.ForgottenTopic()]), 4) == (
@@ -83,7 +83,7 @@ def test_a_field_that_the_version_lacks_is_refused_unless_it_is_ignorable() -> N
     )
 
 
-def test_a_tagged_struct_that_the_version_lacks_is_refused_when_it_is_set() -> None:
+def test_a_set_tagged_struct_that_the_version_lacks_is_rejected() -> None:
     partition = ProduceResponse.PartitionProduceResponse(current_leader=ProduceResponse.LeaderIdAndEpoch(1, 2))
     response = ProduceResponse([ProduceResponse.TopicProduceResponse(partition_responses=[partition])])
     assert refusal(response, 9) == (
@@ -94,7 +94,7 @@ def test_a_tagged_struct_that_the_version_lacks_is_refused_when_it_is_set() -> N
     assert encode(response, 9) == encode(decode(ProduceResponse, 9, encode(response, 9)), 9)
 
 
-def test_null_and_values_out_of_range_are_refused_with_their_path() -> None:
+def test_null_and_values_out_of_range_are_rejected_with_their_path() -> None:
     topic = MetadataRequest.MetadataRequestTopic(name=None)
     assert refusal(MetadataRequest([topic]), 9) == ("topics[0].name", "null where null is not allowed")
     assert refusal(MetadataRequest(None), 0) == ("topics", "null where null is not allowed")
@@ -169,7 +169,7 @@ def test_an_array_that_is_usually_null_is_read_whether_it_is_there_or_not(
     assert decode(FetchResponse, version, encode(response, version)) == response
 
 
-def test_a_length_is_read_the_same_the_first_time_and_again_and_when_no_more_are_remembered() -> None:
+def test_lengths_decode_the_same_with_and_without_a_table_entry() -> None:
     for _ in range(2):
         for size in range(TABLE_LIMIT + 50):
             request = MetadataRequest([MetadataRequest.MetadataRequestTopic(name="x" * size)])

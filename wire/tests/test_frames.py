@@ -72,7 +72,7 @@ def test_tagged_fields_of_a_request_header_are_skipped() -> None:
     assert decode_request(tagged)[1] == ApiVersionsRequest("spool", "1")
 
 
-def test_the_header_of_a_version_that_nobody_knows_can_be_read() -> None:
+def test_the_header_of_an_unknown_version_can_be_read() -> None:
     """ApiVersions must be answered, with UNSUPPORTED_VERSION, whatever version was asked."""
     assert decode_request_header(b"\x00\x12\x00\x63\x00\x00\x00\x07\x00\x02me\x00rest") == (18, 99, 7, "me", 13)
     with pytest.raises(UnsupportedVersionError):

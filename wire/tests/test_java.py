@@ -109,7 +109,7 @@ def with_our_names(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("release", sorted(FACTS))
-def test_kafka_agrees_on_the_bytes_and_fields_of_every_message_that_it_knows(release: str) -> None:
+def test_kafka_agrees_on_the_bytes_and_fields_of_every_message(release: str) -> None:
     questions: list[tuple[str, int, bytes]] = []
     expected = []
     for owner, name in CASES:

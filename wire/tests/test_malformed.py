@@ -102,7 +102,7 @@ def mutants(body: bytes, rng: random.Random) -> Iterator[bytes]:
 
 
 @pytest.mark.long
-def test_mutated_frames_are_messages_or_decode_errors_within_bounded_time_and_memory() -> None:
+def test_mutated_frames_decode_or_raise_in_bounded_time_and_memory() -> None:
     """A mutant that is still a message must be one that the walking decoder reads the same."""
     rng = random.Random(SEED)
     sources = bodies()
@@ -155,7 +155,7 @@ def test_memory_for_a_malformed_frame_is_a_small_multiple_of_its_size() -> None:
         tracemalloc.stop()
 
 
-def test_a_frame_full_of_the_smallest_structs_is_the_most_expensive_there_is() -> None:
+def test_a_frame_of_smallest_structs_is_the_most_expensive() -> None:
     """Three bytes each; what is left of a frame's size is the broker's memory budget to limit."""
     entries = [AlterClientQuotasRequest.EntryData() for _ in range(10_000)]
     frame = encode(AlterClientQuotasRequest(entries), 1)
@@ -200,11 +200,11 @@ def test_a_truncated_message_names_the_field_and_the_byte() -> None:
     assert error(MetadataRequest, 8, b"") == ("topics", 0, "4 bytes needed, 0 left")
 
 
-def test_bytes_after_the_end_are_refused() -> None:
+def test_bytes_after_the_end_are_rejected() -> None:
     assert error(ApiVersionsRequest, 0, b"\x00") == ("", 0, "1 bytes after the end of the message")
 
 
-def test_null_is_refused_where_the_version_has_none() -> None:
+def test_null_is_rejected_where_the_version_has_none() -> None:
     assert error(MetadataRequest, 0, b"\xff\xff\xff\xff") == ("topics", 4, "null where null is not allowed")
     assert decode(MetadataRequest, 1, b"\xff\xff\xff\xff") == MetadataRequest(topics=None)
     assert error(MetadataRequest, 9, b"\x02\x00\x00") == ("topics[0].name", 2, "null where null is not allowed")
@@ -217,7 +217,7 @@ def test_null_written_as_an_overlong_varint_is_null_all_the_same() -> None:
     )
 
 
-def test_a_fetch_cut_anywhere_is_refused_and_its_overlong_counts_are_read() -> None:
+def test_a_fetch_cut_anywhere_is_rejected_and_long_varint_counts_are_read() -> None:
     partition = FetchResponse.PartitionData(aborted_transactions=None, records=None)
     response = FetchResponse(responses=[FetchResponse.FetchableTopicResponse("t", partitions=[partition])])
     body = encode(response, 12)
@@ -232,12 +232,12 @@ def test_a_fetch_cut_anywhere_is_refused_and_its_overlong_counts_are_read() -> N
         partition.aborted_transactions = partition.records = None
 
 
-def test_a_negative_length_is_refused() -> None:
+def test_a_negative_length_is_rejected() -> None:
     assert error(MetadataRequest, 1, b"\xff\xff\xff\xfe") == ("topics", 4, "length -2")
     assert error(ProduceRequest, 3, b"\xff\xfe") == ("transactional_id", 2, "length -2")
 
 
-def test_an_array_count_is_held_against_what_is_left() -> None:
+def test_an_array_count_is_checked_against_the_remaining_bytes() -> None:
     assert error(MetadataRequest, 0, b"\x7f\xff\xff\xff") == ("topics", 4, "2147483647 elements in 0 bytes")
     assert error(OffsetFetchRequest, 0, b"\x00\x00\x00\x00\x00\x01\x00\x01t\x00\x00\x00\x02\x00\x00\x00\x00") == (
         "topics[0].partition_indexes",

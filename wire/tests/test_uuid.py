@@ -24,7 +24,7 @@ def test_text_and_bytes_are_inverse(raw: bytes) -> None:
 @pytest.mark.parametrize(
     "text", ["", "A", "AAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAAAA", "not a uuid at all!!!!!", "ä" * 22]
 )
-def test_other_text_is_refused(text: str) -> None:
+def test_text_that_is_not_a_uuid_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not a Kafka UUID"):
         uuid_from_text(text)
 

@@ -75,7 +75,7 @@ def test_too_few_bytes_for_a_header_are_corrupt(cut: int) -> None:
         batch.peek_header(a_batch()[:cut])
 
 
-def test_a_batch_that_is_cut_off_is_corrupt_but_its_header_can_be_peeked_at() -> None:
+def test_peek_header_reads_the_header_of_a_batch_that_is_cut_off() -> None:
     data = a_batch()
     with pytest.raises(CorruptRecordError):
         batch.read_header(data[:-1])
@@ -157,7 +157,7 @@ def test_placing_a_batch_leaves_its_crc_right() -> None:
     assert (header.base_offset, header.partition_leader_epoch) == (8, 17)
 
 
-def test_log_append_time_is_stamped_on_the_batch_and_counts_for_every_record() -> None:
+def test_log_append_time_is_the_timestamp_of_every_record() -> None:
     data = a_batch()
     batch.set_max_timestamp(data, batch.read_header(data), TimestampType.LOG_APPEND_TIME, 5000)
     header = batch.validate(data)
@@ -167,7 +167,7 @@ def test_log_append_time_is_stamped_on_the_batch_and_counts_for_every_record() -
     assert data == a_batch()
 
 
-def test_stamping_what_is_there_already_writes_nothing() -> None:
+def test_setting_the_same_max_timestamp_writes_nothing() -> None:
     data = bytes(a_batch())
     header = batch.read_header(data)
     # bytes cannot be written, so this would raise

@@ -20,7 +20,7 @@ LZ4_HEADER = bytes.fromhex("04224d186040")
 
 
 @given(st.sampled_from(Compression), st.binary(max_size=200_000), st.sampled_from([0, 1, 2]))
-def test_what_is_compressed_comes_back(codec: Compression, data: bytes, magic: int) -> None:
+def test_compressed_data_decompress_to_the_same_bytes(codec: Compression, data: bytes, magic: int) -> None:
     assert decompress(codec, memoryview(compress(codec, data, magic=magic)), magic=magic) == data
 
 
@@ -80,7 +80,7 @@ def test_the_old_lz4_checksum_is_written_and_ignored_only_in_magic_0() -> None:
             decompress(Compression.LZ4, memoryview(old), magic=magic)
 
 
-def test_lz4_frames_with_dependent_blocks_are_refused_as_kafka_does() -> None:
+def test_lz4_frames_with_dependent_blocks_are_rejected_like_in_kafka() -> None:
     compressor = cramjam.lz4.Compressor(block_linked=True)
     compressor.compress(b"abc" * 100_000)
     with pytest.raises(CorruptRecordError, match="dependent"):
@@ -94,7 +94,7 @@ def test_lz4_frames_of_other_writers_are_read() -> None:
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.SNAPPY])
-def test_what_follows_the_compressed_data_is_passed_over_as_kafka_does(codec: Compression) -> None:
+def test_bytes_after_the_compressed_data_are_ignored_like_in_kafka(codec: Compression) -> None:
     data = random.Random(1).randbytes(100_000) + bytes(100_000)
     assert decompress(codec, memoryview(compress(codec, data) + b"\0ab")) == data
 
@@ -124,7 +124,7 @@ def test_output_that_needs_several_tries_is_complete(codec: Compression) -> None
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_bomb_is_refused_before_it_takes_more_memory_than_allowed(codec: Compression) -> None:
+def test_a_decompression_bomb_is_rejected_within_the_memory_limit(codec: Compression) -> None:
     bomb = compress(codec, bytes(100 << 20))
     tracemalloc.start()
     try:

@@ -71,7 +71,7 @@ def test_a_wrapper_whose_offset_is_0_leaves_the_relative_offsets() -> None:
     assert [record.offset for record in legacy.read_message_set(data)] == [0, 1, 5]
 
 
-def test_a_wrapper_with_log_append_time_overrules_what_is_inside() -> None:
+def test_a_wrapper_with_log_append_time_replaces_inner_timestamps() -> None:
     data = legacy.build_message_set(
         RECORDS,
         magic=1,

@@ -98,7 +98,7 @@ def test_log_append_time_is_stamped_in_place(strict: bool) -> None:
     assert [record.timestamp for record in found] == [NOW] * 3
 
 
-def test_what_cannot_be_written_in_place_is_copied() -> None:
+def test_records_in_a_read_only_buffer_are_copied() -> None:
     data = bytes(build_batch(records()))
     for unwritable in (data, memoryview(data)):
         outcome, found = accepted(unwritable, ValidationRules(timestamp_type=APPEND))
@@ -108,7 +108,7 @@ def test_what_cannot_be_written_in_place_is_copied() -> None:
 
 @pytest.mark.parametrize("codec", [Compression.NONE, GZIP])
 @pytest.mark.parametrize("lie", [NOW - 50_000, NOW + 50_000, -5])
-def test_a_wrong_max_timestamp_is_put_right_when_the_records_are_looked_at(codec: Compression, lie: int) -> None:
+def test_reading_all_records_corrects_a_wrong_max_timestamp(codec: Compression, lie: int) -> None:
     data = patched(build_batch(records(), compression=codec), 35, struct.pack(">q", lie))
     outcome, _ = accepted(data, ValidationRules(strict=True))
     assert (outcome.max_timestamp, outcome.max_timestamp_delta, outcome.was_rewritten) == (NOW + 2, 2, False)
@@ -171,7 +171,7 @@ def test_the_topics_codec_wins(before: Compression, after: Compression) -> None:
     assert found == records()
 
 
-def test_negative_timestamps_are_kept_but_not_written_anew() -> None:
+def test_negative_timestamps_are_kept_but_rejected_in_a_rebuilt_batch() -> None:
     below = [record._replace(timestamp=-2) for record in records()]
     assert accepted(build_batch(below), ValidationRules(strict=True))[1] == below
     assert error(build_batch(below), ValidationRules(compression=GZIP)) is ErrorCode.UNKNOWN_SERVER_ERROR
@@ -189,16 +189,14 @@ def gap() -> list[Record]:
 
 
 @pytest.mark.parametrize(("before", "after"), [(Compression.NONE, GZIP), (GZIP, Compression.NONE)])
-def test_wrong_offsets_are_numbered_anew_when_the_batch_is_written_anew(
-    before: Compression, after: Compression
-) -> None:
+def test_a_rebuilt_batch_gets_consecutive_offsets(before: Compression, after: Compression) -> None:
     data = patched(build_batch(gap(), compression=before), 23, struct.pack(">i", 2))
     _, found = accepted(data, ValidationRules(compression=after))
     assert found == records()
 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, GZIP])
-def test_wrong_offsets_are_refused_otherwise(codec: Compression) -> None:
+def test_offsets_with_gaps_are_rejected_unless_the_batch_is_rebuilt(codec: Compression) -> None:
     data = patched(build_batch(gap(), compression=codec), 23, struct.pack(">i", 2))
     assert error(data, ValidationRules(strict=True)) is ErrorCode.INVALID_RECORD
 
@@ -249,7 +247,7 @@ REFUSED_BY_HEADER: dict[str, tuple[Callable[[], bytes | bytearray], ErrorCode]] 
 
 @BOTH
 @pytest.mark.parametrize("case", REFUSED_BY_HEADER)
-def test_a_header_that_is_wrong_is_refused(case: str, strict: bool) -> None:
+def test_a_wrong_header_is_rejected(case: str, strict: bool) -> None:
     build, expected = REFUSED_BY_HEADER[case]
     assert error(build(), ValidationRules(strict=strict)) is expected
 
@@ -279,7 +277,7 @@ REFUSED_BY_RECORDS: dict[str, tuple[Callable[[], bytes | bytearray], ErrorCode]]
 
 
 @pytest.mark.parametrize("case", REFUSED_BY_RECORDS)
-def test_records_that_are_wrong_are_refused_by_who_looks(case: str) -> None:
+def test_wrong_records_are_rejected_if_all_records_are_read(case: str) -> None:
     build, expected = REFUSED_BY_RECORDS[case]
     assert error(build(), ValidationRules(strict=True)) is expected
     assert isinstance(validate(build(), ValidationRules(), NOW), ValidatedRecords)
@@ -287,7 +285,7 @@ def test_records_that_are_wrong_are_refused_by_who_looks(case: str) -> None:
 
 @pytest.mark.parametrize("codec", [GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
 @pytest.mark.parametrize("kind", ["cut off", "garbage"])
-def test_what_cannot_be_decompressed_is_an_unknown_server_error(codec: Compression, kind: str) -> None:
+def test_malformed_compressed_data_are_an_unknown_server_error(codec: Compression, kind: str) -> None:
     good = build_batch(records(10), compression=codec)
     data = with_body(good, bytes(good[61:-6]) if kind == "cut off" else b"garbage!!")
     assert error(data, ValidationRules(strict=True)) is ErrorCode.UNKNOWN_SERVER_ERROR
@@ -358,7 +356,7 @@ def test_a_bad_timestamp_outweighs_a_missing_key() -> None:
 
 @BOTH
 @pytest.mark.parametrize(("topic", "stamp"), [(APPEND, NOW), (CREATE, -1), (CREATE, NOW + 10**10)])
-def test_a_producer_that_claims_log_append_time_is_refused(strict: bool, topic: TimestampType, stamp: int) -> None:
+def test_a_batch_with_log_append_time_is_rejected(strict: bool, topic: TimestampType, stamp: int) -> None:
     data = build_batch(records(2), timestamp_type=APPEND, log_append_time=stamp)
     outcome = validate(data, ValidationRules(strict=strict, timestamp_type=topic), NOW)
     assert isinstance(outcome, Rejection)
@@ -486,7 +484,7 @@ OLD_AND_REFUSED: dict[str, tuple[Callable[[int], bytes | bytearray], ErrorCode]]
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("case", OLD_AND_REFUSED)
-def test_an_old_set_that_is_wrong_is_refused(case: str, magic: int) -> None:
+def test_a_wrong_message_set_is_rejected(case: str, magic: int) -> None:
     build, expected = OLD_AND_REFUSED[case]
     assert error(build(magic), ValidationRules()) is expected
 
@@ -495,7 +493,7 @@ def test_an_old_set_that_is_wrong_is_refused(case: str, magic: int) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-(1 << 40), 1 << 40), st.booleans(), st.integers(1, 3)), min_size=1, max_size=20))
-def test_a_scan_says_what_decoding_would(drawn: list[tuple[int, bool, int]]) -> None:
+def test_a_record_summary_agrees_with_the_decoded_records(drawn: list[tuple[int, bool, int]]) -> None:
     offset = 0
     found = []
     for timestamp, keyed, step in drawn:

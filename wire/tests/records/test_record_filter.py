@@ -34,7 +34,7 @@ def _records(
 
 
 @given(_RECORDS, st.sampled_from(list(Compression)), st.data())
-def test_what_is_selected_are_the_same_records_between_the_same_offsets(
+def test_retained_records_and_the_offsets_of_the_batch_are_unchanged(
     drawn: list[tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]],
     codec: Compression,
     data: st.DataObject,
@@ -96,7 +96,7 @@ def test_with_log_append_time_the_batch_keeps_its_time() -> None:
     assert [record.timestamp for record in read_records(after, batch.read_header(after))] == [900]
 
 
-def test_an_emptied_batch_tells_offsets_producer_and_newest_timestamp_and_nothing_else() -> None:
+def test_an_empty_batch_keeps_offsets_producer_and_max_timestamp() -> None:
     builder = BatchBuilder(
         base_offset=40,
         compression=Compression.GZIP,
@@ -120,7 +120,7 @@ def test_an_emptied_batch_tells_offsets_producer_and_newest_timestamp_and_nothin
     assert (after.base_timestamp, after.max_timestamp) == (-1, 1002)
 
 
-def test_an_outline_of_something_else_than_records_is_refused() -> None:
+def test_malformed_records_are_rejected() -> None:
     before = build_batch([Record(at, 5, b"key", b"value") for at in range(3)])
     body = records_data(before, batch.read_header(before))
     for wrong, count in ((body[:-1], 3), (body, 2), (body, 4), (body + b"\0", 3), (b"\x01" + body[1:], 3)):

@@ -31,7 +31,7 @@ def record_lists(draw: st.DrawFn) -> list[Record]:
 
 
 @given(record_lists(), st.sampled_from(Compression))
-def test_what_is_built_is_read_back(records: list[Record], compression: Compression) -> None:
+def test_a_built_message_set_is_read_back(records: list[Record], compression: Compression) -> None:
     data = build_batch(records, compression=compression)
     header = batch.read_header(data)
     batch.check_crc(data, header)
@@ -179,7 +179,7 @@ def test_a_batch_without_records_keeps_its_offsets() -> None:
     assert list(read_records(data, header)) == []
 
 
-def test_timestamps_that_no_batch_can_hold_together_are_refused() -> None:
+def test_timestamps_too_far_apart_for_one_batch_are_rejected() -> None:
     builder = BatchBuilder()
     builder.append(-(1 << 63), None, None)
     with pytest.raises(InvalidRecordError):
