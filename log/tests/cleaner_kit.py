@@ -93,7 +93,7 @@ def left(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
 
 
 def last_of_each_key(records: Iterable[tuple[int, bytes | None, bytes | None]]) -> dict[bytes, tuple[int, bytes]]:
-    """What a reader of a compacted topic ends with: by key, without those whose last record is a tombstone."""
+    """Return the last value of each key, without keys whose last record is a tombstone."""
     found: dict[bytes, tuple[int, bytes]] = {}
     for offset, key, value in records:
         assert key is not None

@@ -1,6 +1,6 @@
-"""What the log's tests share: batches to append, a clock and a calendar that a test moves, a directory of logs on them.
+"""Shared by the tests of the log: batches to append, a clock and delayed callbacks that a test moves, a log directory.
 
-Nothing here stands in for a part of `odradek_log`: the clock and the calendar are what the log asks its owner for.
+Replaces no part of `odradek_log`: the broker passes clock and delayed callbacks to a log directory.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Time:
 
 
 class Sentences:
-    """A reporter that keeps what it was told."""
+    """A reporter that keeps its events."""
 
     def __init__(self) -> None:
         self.said: list[tuple[str, str, dict[str, object]]] = []

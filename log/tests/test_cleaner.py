@@ -1,4 +1,4 @@
-"""What a pass of the cleaner leaves of a log."""
+"""The records and files that a pass of the cleaner leaves."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ def test_a_truncation_below_the_first_dirty_offset_lowers_it(tmp_path: Path) -> 
 
 
 def test_a_truncation_into_a_gap_ends_the_log_there(tmp_path: Path) -> None:
-    """What a leader has in its place must be copied from there on."""
+    """A follower must be able to copy the cleaned log of a leader from any offset on."""
     log = _log(tmp_path)
     for value in (b"1", b"2", b"3"):
         write(log, keyed((b"a", value)))

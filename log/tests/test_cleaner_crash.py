@@ -50,7 +50,7 @@ def _opened(path: Path, disk: FailingDisk | None = None) -> LogDirectory:
 
 
 def _committed(log: Log) -> dict[bytes, tuple[int, bytes]]:
-    """What a reader of committed records ends with."""
+    """Return the last value of each key for a read_committed reader."""
     offset, found = log.log_start_offset, []
     aborted = log.aborted_transactions(0, log.log_end_offset)
     while (piece := log.read(offset, 1 << 20)) is not None:
@@ -155,7 +155,7 @@ def test_a_pulled_plug_costs_nothing_that_was_cleaned(tmp_path: Path, seed: int)
     directory = open_directory(tmp_path, Time(), disk=disk)
     directory.load(lambda _: CONFIG)
     log = directory.logs["t", 0]
-    # Written by another process: as if it had been there for ever.
+    # Written outside the disk of the test, so that it counts as synced.
     for file in tmp_path.rglob("*"):
         if file.is_file():
             disk.sync_file(str(file))

@@ -59,7 +59,7 @@ def _produce(kafka: ApacheKafka, topics: tuple[str, ...]) -> None:
 
 
 def _batches(partition: Path) -> list[object]:
-    """Every batch of a folder's log files: where it stands, whose it is, and its records."""
+    """Return every batch of the log files in a directory: offsets, producer and records."""
     found: list[object] = []
     for file in sorted(partition.glob("*.log")):
         data = file.read_bytes()

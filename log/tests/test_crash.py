@@ -1,4 +1,4 @@
-"""What `kill -9`, a pulled plug and a damaged file leave behind, and what is made of it."""
+"""Recovery of a log after `kill -9`, a power loss and damage to a file."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_damage_before_valid_batches_takes_the_partition_offline(tmp_path: Path)
     _crashed(tmp_path / "whole")
     data = (tmp_path / "whole" / "t-0" / LOG).read_bytes()
     *earlier, last = [header.position for header in iterate(data)]
-    # The leader epoch stands outside the checksum.
+    # The CRC does not cover the leader epoch.
     unchecked = {start + at for start in earlier for at in range(12, 16)}
     for position in range(last):
         if position % 7 or position in unchecked:

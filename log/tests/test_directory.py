@@ -1,4 +1,4 @@
-"""A log directory: whose it is, what stands in it, its clean end, and partitions that come and go."""
+"""A log directory: its identity, its content, a clean shutdown, and the creation and deletion of partitions."""
 
 from __future__ import annotations
 

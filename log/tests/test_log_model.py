@@ -105,7 +105,7 @@ class LogAndItsModel(RuleBasedStateMachine):
         self._ask_for_the_sequence()
 
     def _ask_for_the_sequence(self) -> None:
-        """What was cut, deleted or found again may have held the producer's last batch."""
+        """Forget the last batches of producers, which a truncation, deletion or restart may have removed."""
         entry = self.log.producers.get(PRODUCER)
         self.sequence = (entry.last_sequence + 1) if entry else 0
 

@@ -116,7 +116,7 @@ def _consume(kafka: ApacheKafka, topic: str, partition: int, count: int) -> list
 
 
 def _rebuilt_files_are_kafkas(partition: Path, copy: Path, config: LogConfig) -> None:
-    """What we make of Kafka's log files alone are Kafka's other files, byte for byte."""
+    """The files that we rebuild from Kafka's log files equal Kafka's, byte for byte."""
     files = {file.name: file.read_bytes() for file in partition.iterdir()}
     (copy / partition.name).mkdir(parents=True)
     for name, content in files.items():
@@ -126,7 +126,7 @@ def _rebuilt_files_are_kafkas(partition: Path, copy: Path, config: LogConfig) ->
     directory.load(lambda _: config)
     directory.close()
     rebuilt = {file.name: file.read_bytes() for file in (copy / partition.name).iterdir()}
-    # Of the snapshots only that of the log's end is made anew.
+    # Only the snapshot at the end of the log is written again.
     lost = {name for name in files if name.endswith(".snapshot")} - {max(n for n in files if n.endswith(".snapshot"))}
     assert len(lost) == len(list(partition.glob("*.log"))) - 1
     assert rebuilt == {name: content for name, content in files.items() if name not in lost}

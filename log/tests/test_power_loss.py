@@ -107,7 +107,7 @@ class Worst(random.Random):
 
 
 class Torn(random.Random):
-    """Of what was not synced, half is there."""
+    """Keep half of the bytes that were not synced."""
 
     def choice(self, seq: Any) -> Any:
         return (seq[0] + seq[1]) // 2

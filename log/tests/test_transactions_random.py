@@ -198,7 +198,7 @@ class Story:
 
 
 def read_committed(log: Log, offset: int, limit: int) -> list[Record]:
-    """As a consumer does: what the broker names as aborted is left out, from its beginning to its marker."""
+    """Read like a read_committed consumer: skip aborted transactions from their first record to their marker."""
     found: list[Record] = []
     while offset < limit and (piece := log.read(offset, 700, limit=limit)) is not None:
         coming = sorted(log.aborted_in(offset, piece), key=lambda each: each.first_offset)

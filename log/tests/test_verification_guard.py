@@ -1,4 +1,4 @@
-"""What a log asks for before a transaction begins in it: a verification of its own, not used and not outlived."""
+"""The verification guards of a log: a transaction begins only with the current guard of its producer."""
 
 from __future__ import annotations
 

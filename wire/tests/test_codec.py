@@ -1,4 +1,4 @@
-"""What is encoded is decoded equal, by the compiled codec and by the one that walks the layout."""
+"""Encoding and decoding return an equal message, with the compiled codec and with the interpreter."""
 
 from typing import Any
 
@@ -123,7 +123,7 @@ def test_a_version_out_of_range_is_named() -> None:
 
 
 class Slice:
-    """Stands for records in a file."""
+    """A double of records in a file."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data

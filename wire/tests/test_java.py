@@ -39,7 +39,7 @@ def java_class(release: str, name: str) -> str:
 
 
 def samples(cls: type[Message], version: int, unknown_tags: bool) -> list[Any]:
-    """Random messages, many at once: one JVM answers for all of them."""
+    """Compare random messages, many in one run of a JVM."""
     found: list[Any] = []
 
     @few_examples

@@ -1,4 +1,4 @@
-"""What Kafka's releases state about every message, as plain data, and which of our definitions stands for it."""
+"""Facts about every message of Kafka's releases, as plain data, and the definition of each."""
 
 import json
 import re
@@ -38,7 +38,7 @@ def within(version: int, text: str | None) -> bool:
 
 
 def default_of(field: Json) -> object:
-    """What Kafka's classes hold when nobody set the field."""
+    """Return the default value of a field in Kafka's classes."""
     # A default that is JSON's null, rather than the string "null", is one that is not stated.
     kind, stated = field["type"], field.get("default") or ""
     if stated == "null" or kind == "records":

@@ -21,7 +21,7 @@ RECORDS = [
 
 
 def plain(records: list[Record], *, timestamps: bool = True) -> list[Record]:
-    """As an old format holds them."""
+    """Return the records as an old format has them."""
     return [record._replace(headers=(), timestamp=record.timestamp if timestamps else -1) for record in records]
 
 

@@ -1,4 +1,4 @@
-"""What is accepted of producers, and how it looks then. The outcomes were observed of Kafka 4.3.0 and 3.9.1."""
+"""The validation of producers' records. The expected outcomes are those of Kafka 4.3.0 and 3.9.1."""
 
 import struct
 from collections.abc import Callable

@@ -46,12 +46,12 @@ def record_lists(draw: st.DrawFn, *, old: bool = False) -> list[Record]:
 
 
 def at_zero(records: list[Record]) -> list[Record]:
-    """As a producer numbers them."""
+    """Return the records with the offsets of a producer."""
     return [record._replace(offset=index) for index, record in enumerate(records)]
 
 
 def read_by(reader: Callable[[bytes], object], data: bytes) -> list[Record]:
-    """What a client library with kafka-python's interface makes of the bytes."""
+    """Decode the bytes with a client library that has kafka-python's interface."""
     found = []
     memory = reader(data)
     while memory.has_next():  # type: ignore[attr-defined]

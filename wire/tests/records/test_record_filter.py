@@ -1,4 +1,4 @@
-"""What the cleaner does to a batch: its outline is what decoding finds, and what is selected is as it was."""
+"""Removing records from a batch: partial records agree with decoded ones, and retained records are unchanged."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_retained_records_and_the_offsets_of_the_batch_are_unchanged(
 
 
 def _done(work: Generator[bool, None, bytearray]) -> tuple[list[bool], bytearray]:
-    """What it yields, and returns."""
+    """Return what a generator yields, and what it returns."""
     steps: list[bool] = []
     while True:
         try:
