@@ -489,7 +489,7 @@ def test_a_wrong_message_set_is_rejected(case: str, magic: int) -> None:
     assert error(build(magic), ValidationRules()) is expected
 
 
-# --- the scan beneath
+# --- record summaries
 
 
 @given(st.lists(st.tuples(st.integers(-(1 << 40), 1 << 40), st.booleans(), st.integers(1, 3)), min_size=1, max_size=20))
