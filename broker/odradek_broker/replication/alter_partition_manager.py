@@ -1,14 +1,14 @@
 """ISR changes that leaders propose, sent to the controller in AlterPartition requests.
 
 Leaves whether a follower belongs to the ISR to the leader's core, whether it may join to the controller, and the order
-of requests to `inter_broker.coalescing_retry`.
+of requests to `inter_broker.coalescing_queue`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek_broker.inter_broker.coalescing_retry import CoalescingRetry
+from odradek_broker.inter_broker.coalescing_queue import CoalescingQueue
 from odradek_broker.metadata.broker_state import BrokerState
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -39,11 +39,11 @@ class AlterPartitionManager:
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
-        self._proposals: CoalescingRetry[Partition, frozenset[int]] = CoalescingRetry(
+        self._proposals: CoalescingQueue[Partition, frozenset[int]] = CoalescingQueue(
             self._send,
             sleep=state.timers.sleep,
             retry_ms=_RETRY_MS,
-            failed="AlterPartition failed",
+            failure_event="AlterPartition failed",
             log=state.log,
         )
 

@@ -1,6 +1,6 @@
 """The log directory of each replica of this broker, or that a replica is lost, reported to the controller (KIP-858).
 
-Owns the AssignReplicasToDirs requests. Leaves their order to `inter_broker.coalescing_retry`. The controller decides
+Owns the AssignReplicasToDirs requests. Leaves their order to `inter_broker.coalescing_queue`. The controller decides
 the directory of a broker that has only one.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from odradek_broker.inter_broker.coalescing_retry import CoalescingRetry
+from odradek_broker.inter_broker.coalescing_queue import CoalescingQueue
 from odradek_broker.metadata.broker_state import BrokerState
 from odradek_broker.metadata.directory_identity import directory_id_of
 from odradek_broker.replication.partition import Partition
@@ -24,11 +24,11 @@ _RETRY_MS = 100
 class AssignmentsManager:
     def __init__(self, state: BrokerState) -> None:
         self._state = state
-        self._reports: CoalescingRetry[Partition, None] = CoalescingRetry(
+        self._reports: CoalescingQueue[Partition, None] = CoalescingQueue(
             self._send_reports,
             sleep=state.timers.sleep,
             retry_ms=_RETRY_MS,
-            failed="AssignReplicasToDirs failed",
+            failure_event="AssignReplicasToDirs failed",
             log=state.log,
         )
 

@@ -16,7 +16,7 @@ from odradek_broker.coordination.core.java_hash import partition_for
 from odradek_broker.deferred import Deferred
 from odradek_broker.inter_broker.broker_connection import BrokerConnectionError, error_code
 from odradek_broker.inter_broker.channel import BrokerChannel, BrokerChannels
-from odradek_broker.inter_broker.coalescing_retry import CoalescingRetry
+from odradek_broker.inter_broker.coalescing_queue import CoalescingQueue
 from odradek_broker.logger import Logger
 from odradek_broker.metadata.view import TRANSACTION_STATE
 from odradek_broker.timers import Timers
@@ -213,8 +213,8 @@ class _CoordinatorQueue:
         self._count = count
         self._log = log
         # `_send` returns no entries to send again, because the client retries.
-        self._pending: CoalescingRetry[str, _Pending] = CoalescingRetry(
-            self._send, sleep=timers.sleep, retry_ms=0, failed="AddPartitionsToTxn failed", log=log
+        self._pending: CoalescingQueue[str, _Pending] = CoalescingQueue(
+            self._send, sleep=timers.sleep, retry_ms=0, failure_event="AddPartitionsToTxn failed", log=log
         )
 
     def add(self, transaction: _Transaction) -> Deferred[PartitionErrors]:

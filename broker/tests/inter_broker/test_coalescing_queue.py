@@ -8,7 +8,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from odradek_broker.inter_broker.coalescing_retry import CoalescingRetry
+from odradek_broker.inter_broker.coalescing_queue import CoalescingQueue
 
 
 class Receiver:
@@ -18,11 +18,11 @@ class Receiver:
         self.requests: list[dict[str, int]] = []
         self.delays_ms: list[int] = []
         self._answer: asyncio.Future[dict[str, int]] | None = None
-        self.retry = CoalescingRetry(
+        self.retry = CoalescingQueue(
             self._receive,
             sleep=self._sleep,
             retry_ms=50,
-            failed="sending failed",
+            failure_event="sending failed",
             log=structlog.get_logger("test"),
         )
 

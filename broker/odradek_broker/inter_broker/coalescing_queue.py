@@ -17,7 +17,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class CoalescingRetry(Generic[K, V]):
+class CoalescingQueue(Generic[K, V]):
     """Entries that wait, and a task that sends them, which runs only while there are entries."""
 
     def __init__(
@@ -26,15 +26,15 @@ class CoalescingRetry(Generic[K, V]):
         *,
         sleep: Callable[[int], Awaitable[None]],
         retry_ms: int,
-        failed: str,
+        failure_event: str,
         log: Logger,
     ) -> None:
-        """`send` returns the entries to send again. If it raises, all are sent again, and `failed` is the event that is
+        """`send` returns the entries to send again. If it raises, all are sent again, and `failure_event` is
         logged. `sleep` takes milliseconds."""
         self._send = send
         self._sleep = sleep
         self._retry_ms = retry_ms
-        self._failed = failed
+        self._failure_event = failure_event
         self._log = log
         self._waiting: dict[K, V] = {}
         self._task: asyncio.Task[None] | None = None
@@ -71,11 +71,11 @@ class CoalescingRetry(Generic[K, V]):
         while self._waiting:
             sent, self._waiting = self._waiting, {}
             try:
-                again = await self._send(sent)
+                to_retry = await self._send(sent)
             except Exception as error:
-                self._log.error(self._failed, exc_info=error)
-                again = sent
-            if again:
-                self._waiting = {**again, **self._waiting}
+                self._log.error(self._failure_event, exc_info=error)
+                to_retry = sent
+            if to_retry:
+                self._waiting = {**to_retry, **self._waiting}
                 await self._sleep(self._retry_ms)
         self._task = None
