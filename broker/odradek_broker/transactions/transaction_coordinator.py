@@ -93,7 +93,7 @@ class TransactionCoordinator:
             settings=settings_from(config),
             log=self._log,
             write_timeout_ms=config.integer("request.timeout.ms"),
-            next_producer_id=self._producer_ids.next_or_request_block,
+            generate_producer_id=self._producer_ids.next_or_request_block,
             ended=self.ended,
         )
         txn_partition.shard.transaction_version = self._version = self._image().levels.transaction_version

@@ -20,7 +20,7 @@ from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import TimerHandle, Timers
 from odradek_broker.transactions.core.transaction_loader import TransactionLoader
 from odradek_broker.transactions.core.transaction_metadata import TopicPartition, TransactionOutcome
-from odradek_broker.transactions.core.transaction_progress import NextId
+from odradek_broker.transactions.core.transaction_progress import GenerateProducerId
 from odradek_broker.transactions.core.transaction_records import encode_record
 from odradek_broker.transactions.core.transaction_shard import TransactionShard
 from odradek_broker.transactions.core.transaction_step import TransactionMarkers, TransactionSettings, TransactionStep
@@ -50,7 +50,7 @@ class TransactionPartition:
         settings: TransactionSettings,
         log: Logger,
         write_timeout_ms: int,
-        next_producer_id: NextId,
+        generate_producer_id: GenerateProducerId,
         ended: Counter[TransactionOutcome],
     ) -> None:
         """`write_timeout_ms` limits the wait of a request until its record is replicated; `ended` counts decisions."""
@@ -68,7 +68,7 @@ class TransactionPartition:
                 loaded=lambda now: self.shard.loaded(partition.leader_epoch, now),
                 written=self._written,
                 next_deadline_ms=self.shard.next_ms,
-                expired=lambda now: self.shard.expired(now, next_producer_id),
+                expired=lambda now: self.shard.expired(now, generate_producer_id),
                 unloaded=self.shard.unload,
             ),
             clock=clock,

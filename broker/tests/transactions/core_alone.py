@@ -127,12 +127,12 @@ class CoreAlone:
             next_ms = self.shard.next_ms()
             at_ms = end if next_ms is None or next_ms > end else max(next_ms, self.now.monotonic_ms)
             self.now = Instant(self.now.wall_ms + at_ms - self.now.monotonic_ms, at_ms)
-            for step in self.shard.expired(self.now, self.next_id):
+            for step in self.shard.expired(self.now, self.generate_producer_id):
                 self.apply(step)
             if at_ms == end:
                 return
 
-    def next_id(self) -> int | None:
+    def generate_producer_id(self) -> int | None:
         return next(self.ids)
 
     def expire_ids(self) -> None:
@@ -150,7 +150,7 @@ class CoreAlone:
         token: object = None,
     ) -> Outcome | None:
         request = InitProducerIdRequest(transactional_id, timeout_ms, expected.id, expected.epoch)
-        fresh_id = self.next_id() if self.shard.init_takes_id(transactional_id) else None
+        fresh_id = self.generate_producer_id() if self.shard.init_takes_id(transactional_id) else None
         token = token or next(self._tokens)
         self.apply(self.shard.init_producer_id(request, version, fresh_id, token, self.now))
         return self.outcome(token)
@@ -178,7 +178,7 @@ class CoreAlone:
         token: object = None,
     ) -> Outcome | None:
         request = EndTxnRequest(transactional_id, producer.id, producer.epoch, commit)
-        fresh_id = self.next_id() if self.shard.end_takes_id(transactional_id) else None
+        fresh_id = self.generate_producer_id() if self.shard.end_takes_id(transactional_id) else None
         token = token or next(self._tokens)
         self.apply(self.shard.end_txn(request, version, fresh_id, token, self.now))
         return self.outcome(token)

@@ -170,7 +170,7 @@ class World:
 
         request = InitProducerIdRequest(client.transactional_id, self.random.choice([500, 2000]), *expected)
         shard, core = self.core.shard, self.core
-        fresh_id = core.next_id() if shard.init_takes_id(client.transactional_id) else None
+        fresh_id = core.generate_producer_id() if shard.init_takes_id(client.transactional_id) else None
         core.apply(shard.init_producer_id(request, 5, fresh_id, self.ask(answered), core.now))
 
     def add(self, client: Client) -> None:
@@ -209,7 +209,7 @@ class World:
 
         request = EndTxnRequest(client.transactional_id, *producer, committed=commit)
         shard, core = self.core.shard, self.core
-        fresh_id = core.next_id() if shard.end_takes_id(client.transactional_id) else None
+        fresh_id = core.generate_producer_id() if shard.end_takes_id(client.transactional_id) else None
         version = 5 if client.grows else 4
         core.apply(shard.end_txn(request, version, fresh_id, self.ask(answered), core.now))
 

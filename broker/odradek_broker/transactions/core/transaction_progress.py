@@ -38,7 +38,8 @@ RETRY_MS = 200
 NO_TIMEOUT_MS = 0x7FFF_FFFF
 """The timeout of a transaction in a two-phase commit (KIP-939): Kafka never aborts it."""
 
-NextId = Callable[[], int | None]
+GenerateProducerId = Callable[[], int | None]
+"""Returns a fresh producer id; None if the broker has none left and has to request a block."""
 
 
 class DeadlineKind(IntEnum):
@@ -213,7 +214,7 @@ class TransactionProgress:
     def next_ms(self) -> int | None:
         return self._deadlines.next_ms()
 
-    def expired(self, now: Instant, next_id: NextId) -> Iterator[TransactionStep]:
+    def expired(self, now: Instant, generate_producer_id: GenerateProducerId) -> Iterator[TransactionStep]:
         for deadline in self._deadlines.take_due(now.monotonic_ms):
             step = TransactionStep(now)
             id_ = deadline.transactional_id
@@ -230,15 +231,19 @@ class TransactionProgress:
                         # cancels the deadline when the transaction has ended.
                         self._deadlines.set(deadline, now.monotonic_ms + self._abort_interval_ms)
                     if transaction.state is TransactionState.ONGOING and not self.is_busy(id_):
-                        self._abort(step, id_, transaction, next_id)
+                        self._abort(step, id_, transaction, generate_producer_id)
             if step.write is not None:
                 yield step
 
     def _abort(
-        self, step: TransactionStep, transactional_id: str, transaction: TransactionMetadata, next_id: NextId
+        self,
+        step: TransactionStep,
+        transactional_id: str,
+        transaction: TransactionMetadata,
+        generate_producer_id: GenerateProducerId,
     ) -> None:
         """Abort a transaction that its producer has not ended before the timeout."""
-        fresh_id = next_id() if rules.takes_fresh_id(transaction) else None
+        fresh_id = generate_producer_id() if rules.takes_fresh_id(transaction) else None
         outcome = rules.abort(transaction, self.transaction_version, fresh_id, step.now.wall_ms)
         if isinstance(outcome, TransactionMetadata):
             self.write(step, transactional_id, outcome).timed_out = True

@@ -21,7 +21,7 @@ from odradek_broker.transactions.core.transaction_metadata import (
     TopicPartition,
     TransactionMetadata,
 )
-from odradek_broker.transactions.core.transaction_progress import NextId, TransactionProgress
+from odradek_broker.transactions.core.transaction_progress import GenerateProducerId, TransactionProgress
 from odradek_broker.transactions.core.transaction_records import TransactionRecord
 from odradek_broker.transactions.core.transaction_step import (
     PendingRequest,
@@ -244,11 +244,10 @@ class TransactionShard:
         """A time at or before the next deadline, on the clock of timeouts; None if there is no deadline."""
         return self._progress.next_ms()
 
-    def expired(self, now: Instant, next_id: NextId) -> Iterator[TransactionStep]:
+    def expired(self, now: Instant, generate_producer_id: GenerateProducerId) -> Iterator[TransactionStep]:
         """Abort timed-out transactions, and retry completions that could not be written. The iterator makes each step
-        only when the caller takes it. `next_id` returns a fresh producer id; if it returns None, the abort is retried
-        later."""
-        return self._progress.expired(now, next_id)
+        only when the caller takes it. If `generate_producer_id` returns None, the abort is retried later."""
+        return self._progress.expired(now, generate_producer_id)
 
     def expire_ids(self, now: Instant) -> Iterator[TransactionStep]:
         """Write tombstones of transactional ids without an open transaction that were not used for
