@@ -133,7 +133,9 @@ class World:
         self.clients = [Client(id_, self.level >= 2 and self.random.random() < 0.8) for id_ in IDS for _ in range(2)]
         if self.random.random() < 0.4:
             for id_ in IDS:
-                almost = TransactionMetadata(Producer(7, MAX_EPOCH - self.random.randint(2, 12)), 2000, previous_id=7)
+                almost = TransactionMetadata(
+                    Producer(7, MAX_EPOCH - self.random.randint(2, 12)), 2000, previous_producer_id=7
+                )
                 self.history[id_].present = almost
                 self.core.put(almost, id_)
 

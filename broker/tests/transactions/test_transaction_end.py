@@ -316,7 +316,7 @@ def test_v2_an_abort_without_a_transaction_writes_its_start() -> None:
 
 def exhausted(core: CoreAlone, *partitions: tuple[str, int]) -> Producer:
     last = Producer(7, MAX_EPOCH - 1)
-    core.put(TransactionMetadata(last, 60_000, previous_id=7))
+    core.put(TransactionMetadata(last, 60_000, previous_producer_id=7))
     if partitions:
         assert core.add(last, *partitions) == ErrorCode.NONE
     return last

@@ -17,7 +17,7 @@ def test_a_new_transactional_id_gets_a_fresh_producer_with_epoch_0() -> None:
     core = CoreAlone()
     assert core.init() == (ErrorCode.NONE, Producer(1000, 0))
     assert core.shard.transactions["t"] == TransactionMetadata(
-        Producer(1000, 0), 60_000, updated_ms=core.now.wall_ms, previous_id=1000
+        Producer(1000, 0), 60_000, updated_ms=core.now.wall_ms, previous_producer_id=1000
     )
 
 

@@ -17,7 +17,7 @@ ONGOING = TransactionMetadata(
     partitions=frozenset({("b", 1), ("a", 0), ("b", 0)}),
     start_ms=0x18BCFE56800,
     updated_ms=0x18BCFE56801,
-    previous_id=7,
+    previous_producer_id=7,
     client_version=2,
 )
 ONGOING_V0 = bytes.fromhex(
@@ -48,7 +48,11 @@ def test_value_version_0_has_no_tagged_fields() -> None:
     assert back.transaction is not None
     assert back.version == 0
     assert (back.transaction.producer, back.transaction.partitions) == (ONGOING.producer, ONGOING.partitions)
-    assert (back.transaction.previous_id, back.transaction.next_id, back.transaction.client_version) == (-1, -1, 0)
+    assert (
+        back.transaction.previous_producer_id,
+        back.transaction.next_producer_id,
+        back.transaction.client_version,
+    ) == (-1, -1, 0)
 
 
 def test_an_empty_transaction_has_null_partitions() -> None:
@@ -70,9 +74,9 @@ def test_a_complete_transaction_has_empty_partitions() -> None:
     back = decode_record(KEY, value)
     assert back is not None
     assert back.transaction is not None
-    assert back.transaction.next_id == 8
+    assert back.transaction.next_producer_id == 8
     complete = back.transaction.complete(3)
-    assert (complete.producer, complete.previous_id, complete.next_id) == (Producer(8, 0), 7, -1)
+    assert (complete.producer, complete.previous_producer_id, complete.next_producer_id) == (Producer(8, 0), 7, -1)
     _, value = encode_record(TransactionRecord("t", complete, 0))
     assert value == bytes.fromhex("00000000000000000008000000000001040000000000000000000000030000000000000001")
 

@@ -86,9 +86,9 @@ class TransactionMetadata:
     """The partitions of the open transaction; none when it is complete."""
     start_ms: int = NO_TIME
     updated_ms: int = NO_TIME
-    previous_id: int = NO_PRODUCER_ID
+    previous_producer_id: int = NO_PRODUCER_ID
     """The producer id before the last transition, usually the present one."""
-    next_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
     """The producer id after a decided transaction that exhausts the epochs of the present one (KIP-890)."""
     last_epoch: int = NO_EPOCH
     """The epoch that the producer may still use if a response was lost. Not stored in the log, as in Kafka 4.3."""
@@ -133,7 +133,7 @@ class TransactionMetadata:
             state=TransactionState.EMPTY,
             start_ms=NO_TIME,
             updated_ms=now_ms,
-            previous_id=self.producer.id,
+            previous_producer_id=self.producer.id,
             last_epoch=last_epoch,
         )
 
@@ -146,11 +146,11 @@ class TransactionMetadata:
             partitions=self.partitions.union(partitions),
             start_ms=self.start_ms if self.state is TransactionState.ONGOING else now_ms,
             updated_ms=now_ms,
-            previous_id=self.producer.id,
+            previous_producer_id=self.producer.id,
             client_version=client_version,
         )
 
-    def decide(self, commit: bool, client_version: int, next_id: int, now_ms: int) -> TransactionMetadata:
+    def decide(self, commit: bool, client_version: int, next_producer_id: int, now_ms: int) -> TransactionMetadata:
         """Commit or abort. From `EPOCH_BUMP_FROM` on this increments the producer's epoch, so that late batches cannot
         join the next transaction, and a transaction that has not begun may be aborted (KIP-890)."""
         epoch, last_epoch = self.producer.epoch, self.last_epoch
@@ -162,8 +162,8 @@ class TransactionMetadata:
             state=TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT,
             start_ms=self.start_ms if self.state is TransactionState.ONGOING else now_ms,
             updated_ms=now_ms,
-            previous_id=self.producer.id,
-            next_id=next_id,
+            previous_producer_id=self.producer.id,
+            next_producer_id=next_producer_id,
             last_epoch=last_epoch,
             client_version=client_version,
         )
@@ -172,18 +172,18 @@ class TransactionMetadata:
         """Abort the transaction and fence its producer, before `EPOCH_BUMP_FROM`."""
         epoch = min(self.producer.epoch + 1, MAX_EPOCH)
         fenced = replace(self, producer=Producer(self.producer.id, epoch), last_epoch=NO_EPOCH)
-        return fenced.decide(commit=False, client_version=0, next_id=NO_PRODUCER_ID, now_ms=now_ms)
+        return fenced.decide(commit=False, client_version=0, next_producer_id=NO_PRODUCER_ID, now_ms=now_ms)
 
     def complete(self, now_ms: int) -> TransactionMetadata:
         """Complete the decided transaction: every partition has its marker."""
         assert self.is_decided, "only a decided transaction is completed"
-        rotates = self.client_version >= EPOCH_BUMP_FROM and self.next_id != NO_PRODUCER_ID
+        rotates = self.client_version >= EPOCH_BUMP_FROM and self.next_producer_id != NO_PRODUCER_ID
         return replace(
             self,
-            producer=Producer(self.next_id, 0) if rotates else self.producer,
+            producer=Producer(self.next_producer_id, 0) if rotates else self.producer,
             state=TransactionState.COMPLETE_COMMIT if self.commits else TransactionState.COMPLETE_ABORT,
             partitions=frozenset(),
             updated_ms=now_ms,
-            previous_id=self.producer.id,
-            next_id=NO_PRODUCER_ID,
+            previous_producer_id=self.producer.id,
+            next_producer_id=NO_PRODUCER_ID,
         )

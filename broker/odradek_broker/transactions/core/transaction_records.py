@@ -77,8 +77,8 @@ def _value(transaction: TransactionMetadata, version: int) -> TransactionLogValu
             for topic, of_topic in groupby(sorted(transaction.partitions), key=lambda partition: partition[0])
         ]
     if version >= VALUE_VERSION:
-        value.previous_producer_id = transaction.previous_id
-        value.next_producer_id = transaction.next_id
+        value.previous_producer_id = transaction.previous_producer_id
+        value.next_producer_id = transaction.next_producer_id
         value.client_transaction_version = transaction.client_version
     return value
 
@@ -97,8 +97,8 @@ def _transaction(value: TransactionLogValue, version: int) -> TransactionMetadat
         ),
         start_ms=value.transaction_start_timestamp_ms,
         updated_ms=value.transaction_last_update_timestamp_ms,
-        previous_id=value.previous_producer_id,
-        next_id=value.next_producer_id,
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
         client_version=value.client_transaction_version,
     )
 

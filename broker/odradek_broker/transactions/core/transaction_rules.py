@@ -71,7 +71,7 @@ def _may_continue(current: TransactionMetadata, expected: Producer) -> bool:
     return (
         current.producer.epoch == NO_EPOCH
         or expected.id == current.producer.id
-        or (expected.id == current.previous_id and expected.epoch >= LAST_CLIENT_EPOCH)
+        or (expected.id == current.previous_producer_id and expected.epoch >= LAST_CLIENT_EPOCH)
     )
 
 
@@ -102,8 +102,8 @@ def _has_next_producer_id(current: TransactionMetadata | None, producer: Produce
     return (
         current is not None
         and current.is_decided
-        and current.next_id != NO_PRODUCER_ID
-        and producer == Producer(current.next_id, 0)
+        and current.next_producer_id != NO_PRODUCER_ID
+        and producer == Producer(current.next_producer_id, 0)
     )
 
 
@@ -163,7 +163,11 @@ def end_error(current: TransactionMetadata | None, producer: Producer) -> ErrorC
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if _has_next_producer_id(current, producer):
         return ErrorCode.NONE
-    rotated = producer.id == current.previous_id and producer.epoch == LAST_CLIENT_EPOCH and current.producer.epoch == 0
+    rotated = (
+        producer.id == current.previous_producer_id
+        and producer.epoch == LAST_CLIENT_EPOCH
+        and current.producer.epoch == 0
+    )
     bumped = current.producer.epoch == producer.epoch + 1
     if producer.id != current.producer.id and not rotated:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -192,12 +196,12 @@ def takes_fresh_id(current: TransactionMetadata | None) -> bool:
 
 
 def _decide(current: TransactionMetadata, commit: bool, version: int, fresh_id: int | None, now_ms: int) -> Transition:
-    next_id = NO_PRODUCER_ID
+    next_producer_id = NO_PRODUCER_ID
     if current.is_epoch_exhausted:
         if fresh_id is None:
             return ErrorCode.CONCURRENT_TRANSACTIONS
-        next_id = fresh_id
-    return current.decide(commit, version, next_id, now_ms)
+        next_producer_id = fresh_id
+    return current.decide(commit, version, next_producer_id, now_ms)
 
 
 def identity_error(current: TransactionMetadata | None, producer: Producer) -> ErrorCode:
