@@ -143,11 +143,14 @@ class TransactionCoordinator:
             return init_error(ErrorCode.INVALID_REQUEST)
 
         def init(
-            shard: TransactionShard, fresh_id: int | None, response: Deferred[InitProducerIdResponse], now: Instant
+            shard: TransactionShard,
+            fresh_producer_id: int | None,
+            response: Deferred[InitProducerIdResponse],
+            now: Instant,
         ) -> TransactionStep:
-            return shard.init_producer_id(request, api_version, fresh_id, response, now)
+            return shard.init_producer_id(request, api_version, fresh_producer_id, response, now)
 
-        return self._with_producer_id(transactional_id, TransactionShard.init_takes_id, init, init_error)
+        return self._with_producer_id(transactional_id, TransactionShard.init_may_need_producer_id, init, init_error)
 
     def add_partitions(
         self,
@@ -223,19 +226,19 @@ class TransactionCoordinator:
             return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
 
         def end(
-            shard: TransactionShard, fresh_id: int | None, response: Deferred[EndTxnResponse], now: Instant
+            shard: TransactionShard, fresh_producer_id: int | None, response: Deferred[EndTxnResponse], now: Instant
         ) -> TransactionStep:
-            return shard.end_txn(request, api_version, fresh_id, response, now)
+            return shard.end_txn(request, api_version, fresh_producer_id, response, now)
 
         def failed(error: ErrorCode) -> EndTxnResponse:
             return EndTxnResponse(error_code=error)
 
-        return self._with_producer_id(request.transactional_id, TransactionShard.end_takes_id, end, failed)
+        return self._with_producer_id(request.transactional_id, TransactionShard.end_may_need_producer_id, end, failed)
 
     def _with_producer_id(
         self,
         transactional_id: str,
-        takes_id: Callable[[TransactionShard, str], bool],
+        may_need_producer_id: Callable[[TransactionShard, str], bool],
         handle: HandleWithProducerId[R],
         failed: Callable[[ErrorCode], R],
     ) -> R | Awaitable[R]:
@@ -243,24 +246,24 @@ class TransactionCoordinator:
         txn_partition = self._runtime.find(transactional_id)
         if isinstance(txn_partition, ErrorCode):
             return failed(txn_partition)
-        fresh_id = None
-        if takes_id(txn_partition.shard, transactional_id):
-            fresh_id = self._producer_ids.next_of_block()
-            if fresh_id is None:
+        fresh_producer_id = None
+        if may_need_producer_id(txn_partition.shard, transactional_id):
+            fresh_producer_id = self._producer_ids.next_of_block()
+            if fresh_producer_id is None:
                 return self._after_allocation(transactional_id, handle, failed)
-        return _handled(txn_partition, fresh_id, handle)
+        return _handled(txn_partition, fresh_producer_id, handle)
 
     async def _after_allocation(
         self, transactional_id: str, handle: HandleWithProducerId[R], failed: Callable[[ErrorCode], R]
     ) -> R:
         try:
-            fresh_id = await self._producer_ids.next()
+            fresh_producer_id = await self._producer_ids.next()
         except NoProducerIdsError:
             return failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         txn_partition = self._runtime.find(transactional_id)
         if isinstance(txn_partition, ErrorCode):
             return failed(txn_partition)
-        response = _handled(txn_partition, fresh_id, handle)
+        response = _handled(txn_partition, fresh_producer_id, handle)
         return await response if isinstance(response, Deferred) else response
 
     # -- administration -------------------------------------------------------------------------------------------
@@ -300,10 +303,10 @@ class TransactionCoordinator:
 
 
 def _handled(
-    txn_partition: TransactionPartition, fresh_id: int | None, handle: HandleWithProducerId[R]
+    txn_partition: TransactionPartition, fresh_producer_id: int | None, handle: HandleWithProducerId[R]
 ) -> R | Deferred[R]:
     response: Deferred[R] = Deferred()
-    txn_partition.apply(handle(txn_partition.shard, fresh_id, response, txn_partition.now()))
+    txn_partition.apply(handle(txn_partition.shard, fresh_producer_id, response, txn_partition.now()))
     return response.result() if response.done else response
 
 

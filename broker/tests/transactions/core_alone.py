@@ -150,9 +150,11 @@ class CoreAlone:
         token: object = None,
     ) -> Outcome | None:
         request = InitProducerIdRequest(transactional_id, timeout_ms, expected.id, expected.epoch)
-        fresh_id = self.generate_producer_id() if self.shard.init_takes_id(transactional_id) else None
+        fresh_producer_id = (
+            self.generate_producer_id() if self.shard.init_may_need_producer_id(transactional_id) else None
+        )
         token = token or next(self._tokens)
-        self.apply(self.shard.init_producer_id(request, version, fresh_id, token, self.now))
+        self.apply(self.shard.init_producer_id(request, version, fresh_producer_id, token, self.now))
         return self.outcome(token)
 
     def add(
@@ -178,9 +180,11 @@ class CoreAlone:
         token: object = None,
     ) -> Outcome | None:
         request = EndTxnRequest(transactional_id, producer.id, producer.epoch, commit)
-        fresh_id = self.generate_producer_id() if self.shard.end_takes_id(transactional_id) else None
+        fresh_producer_id = (
+            self.generate_producer_id() if self.shard.end_may_need_producer_id(transactional_id) else None
+        )
         token = token or next(self._tokens)
-        self.apply(self.shard.end_txn(request, version, fresh_id, token, self.now))
+        self.apply(self.shard.end_txn(request, version, fresh_producer_id, token, self.now))
         return self.outcome(token)
 
     def outcome(self, token: object) -> Outcome | None:

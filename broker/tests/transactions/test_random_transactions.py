@@ -172,8 +172,10 @@ class World:
 
         request = InitProducerIdRequest(client.transactional_id, self.random.choice([500, 2000]), *expected)
         shard, core = self.core.shard, self.core
-        fresh_id = core.generate_producer_id() if shard.init_takes_id(client.transactional_id) else None
-        core.apply(shard.init_producer_id(request, 5, fresh_id, self.ask(answered), core.now))
+        fresh_producer_id = (
+            core.generate_producer_id() if shard.init_may_need_producer_id(client.transactional_id) else None
+        )
+        core.apply(shard.init_producer_id(request, 5, fresh_producer_id, self.ask(answered), core.now))
 
     def add(self, client: Client) -> None:
         partitions = self.random.sample(PARTITIONS, self.random.randint(1, 2))
@@ -211,9 +213,11 @@ class World:
 
         request = EndTxnRequest(client.transactional_id, *producer, committed=commit)
         shard, core = self.core.shard, self.core
-        fresh_id = core.generate_producer_id() if shard.end_takes_id(client.transactional_id) else None
+        fresh_producer_id = (
+            core.generate_producer_id() if shard.end_may_need_producer_id(client.transactional_id) else None
+        )
         version = 5 if client.grows else 4
-        core.apply(shard.end_txn(request, version, fresh_id, self.ask(answered), core.now))
+        core.apply(shard.end_txn(request, version, fresh_producer_id, self.ask(answered), core.now))
 
     def outcome(self, token: object) -> tuple[ErrorCode, Producer]:
         outcome = self.core.outcome(token)

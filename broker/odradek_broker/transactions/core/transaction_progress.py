@@ -243,8 +243,8 @@ class TransactionProgress:
         generate_producer_id: GenerateProducerId,
     ) -> None:
         """Abort a transaction that its producer has not ended before the timeout."""
-        fresh_id = generate_producer_id() if rules.takes_fresh_id(transaction) else None
-        outcome = rules.abort(transaction, self.transaction_version, fresh_id, step.now.wall_ms)
+        fresh_producer_id = generate_producer_id() if rules.may_need_producer_id(transaction) else None
+        outcome = rules.abort(transaction, self.transaction_version, fresh_producer_id, step.now.wall_ms)
         if isinstance(outcome, TransactionMetadata):
             self.write(step, transactional_id, outcome).timed_out = True
             step.log_event("timed-out transaction aborted", transactional_id, transaction.producer, notable=True)

@@ -35,7 +35,7 @@ def initialize(
     expected: Producer | None,
     timeout_ms: int,
     level: int,
-    fresh_id: int | None,
+    fresh_producer_id: int | None,
     now_ms: int,
 ) -> Transition:
     """InitProducerId: initialize a new producer, or, with the `expected` id and epoch, a producer that continues after
@@ -43,19 +43,19 @@ def initialize(
 
     CONCURRENT_TRANSACTIONS if a fresh producer id is needed and none is given."""
     if current is None:
-        if fresh_id is None:
+        if fresh_producer_id is None:
             return ErrorCode.CONCURRENT_TRANSACTIONS
-        current = TransactionMetadata.new(fresh_id, timeout_ms)
+        current = TransactionMetadata.new(fresh_producer_id, timeout_ms)
     if expected is not None and not _may_continue(current, expected):
         return ErrorCode.PRODUCER_FENCED
     if current.state is TransactionState.ONGOING:
-        return abort(current, level, fresh_id, now_ms)
+        return abort(current, level, fresh_producer_id, now_ms)
     id_, epoch = current.producer
     if current.is_epoch_exhausted and (expected is None or expected.epoch == epoch):
-        if fresh_id is None:
+        if fresh_producer_id is None:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         last_epoch = NO_EPOCH if expected is None else epoch
-        return current.initialize(Producer(fresh_id, 0), last_epoch, timeout_ms, now_ms)
+        return current.initialize(Producer(fresh_producer_id, 0), last_epoch, timeout_ms, now_ms)
     if expected is not None and epoch != NO_EPOCH and expected.epoch != epoch:
         if expected.epoch != current.last_epoch:
             return ErrorCode.PRODUCER_FENCED
@@ -138,7 +138,7 @@ def end_without_epoch_bump(
 
 
 def end(
-    current: TransactionMetadata | None, producer: Producer, commit: bool, fresh_id: int | None, now_ms: int
+    current: TransactionMetadata | None, producer: Producer, commit: bool, fresh_producer_id: int | None, now_ms: int
 ) -> Transition:
     """EndTxn from version 5 on (KIP-890): the epoch distinguishes a retry from the end of the next transaction. The
     client may abort a transaction that has not begun, because it cannot always know whether it has. The transaction
@@ -153,7 +153,7 @@ def end(
         return ErrorCode.NONE if current.state is done else ErrorCode.INVALID_TXN_STATE
     if commit and current.state is not TransactionState.ONGOING:
         return ErrorCode.INVALID_TXN_STATE
-    return _decide(current, commit, EPOCH_BUMP_FROM, fresh_id, now_ms)
+    return _decide(current, commit, EPOCH_BUMP_FROM, fresh_producer_id, now_ms)
 
 
 def end_error(current: TransactionMetadata | None, producer: Producer) -> ErrorCode:
@@ -180,27 +180,29 @@ def end_error(current: TransactionMetadata | None, producer: Producer) -> ErrorC
     return ErrorCode.PRODUCER_FENCED
 
 
-def abort(current: TransactionMetadata, level: int, fresh_id: int | None, now_ms: int) -> Transition:
+def abort(current: TransactionMetadata, level: int, fresh_producer_id: int | None, now_ms: int) -> Transition:
     """Abort the open transaction, and fence its producer. `level` is the cluster's transaction version: the producer's
     own version does not matter.
 
     CONCURRENT_TRANSACTIONS if a fresh producer id is needed and none is given."""
     if level < EPOCH_BUMP_FROM:
         return current.fence(now_ms)
-    return _decide(current, False, level, fresh_id, now_ms)
+    return _decide(current, False, level, fresh_producer_id, now_ms)
 
 
-def takes_fresh_id(current: TransactionMetadata | None) -> bool:
+def may_need_producer_id(current: TransactionMetadata | None) -> bool:
     """Whether `initialize`, `end` or `abort` may need a fresh producer id."""
     return current is None or current.is_epoch_exhausted
 
 
-def _decide(current: TransactionMetadata, commit: bool, version: int, fresh_id: int | None, now_ms: int) -> Transition:
+def _decide(
+    current: TransactionMetadata, commit: bool, version: int, fresh_producer_id: int | None, now_ms: int
+) -> Transition:
     next_producer_id = NO_PRODUCER_ID
     if current.is_epoch_exhausted:
-        if fresh_id is None:
+        if fresh_producer_id is None:
             return ErrorCode.CONCURRENT_TRANSACTIONS
-        next_producer_id = fresh_id
+        next_producer_id = fresh_producer_id
     return current.decide(commit, version, next_producer_id, now_ms)
 
 

@@ -66,14 +66,14 @@ class TransactionShard:
 
     # -- requests -------------------------------------------------------------------------------------------------
 
-    def init_takes_id(self, transactional_id: str) -> bool:
+    def init_may_need_producer_id(self, transactional_id: str) -> bool:
         """Whether InitProducerId may need a fresh producer id. If it needs one and is called without, the response is
         CONCURRENT_TRANSACTIONS."""
-        return rules.takes_fresh_id(self.transactions.get(transactional_id))
+        return rules.may_need_producer_id(self.transactions.get(transactional_id))
 
-    def end_takes_id(self, transactional_id: str) -> bool:
+    def end_may_need_producer_id(self, transactional_id: str) -> bool:
         """Whether EndTxn may need a fresh producer id. It needs none for an unknown transactional id."""
-        return transactional_id in self.transactions and self.init_takes_id(transactional_id)
+        return transactional_id in self.transactions and self.init_may_need_producer_id(transactional_id)
 
     def is_busy(self, transactional_id: str) -> bool:
         """Whether a record of the id or the markers of its transaction are being written, which usually takes a few
@@ -81,7 +81,12 @@ class TransactionShard:
         return self._progress.is_busy(transactional_id)
 
     def init_producer_id(
-        self, request: InitProducerIdRequest, api_version: int, fresh_id: int | None, token: Token, now: Instant
+        self,
+        request: InitProducerIdRequest,
+        api_version: int,
+        fresh_producer_id: int | None,
+        token: Token,
+        now: Instant,
     ) -> TransactionStep:
         """Handle InitProducerId v0-5 with a transactional id (not None). The response is an
         `InitProducerIdResponse`."""
@@ -102,7 +107,7 @@ class TransactionShard:
                 None if expected == rules.NO_PRODUCER else expected,
                 timeout_ms,
                 self.transaction_version,
-                fresh_id,
+                fresh_producer_id,
                 now.wall_ms,
             )
         step, write = self._respond_or_write(id_, outcome, pending, now)
@@ -157,7 +162,7 @@ class TransactionShard:
         return rules.verify(self.transactions.get(transactional_id), producer, partitions)
 
     def end_txn(
-        self, request: EndTxnRequest, api_version: int, fresh_id: int | None, token: Token, now: Instant
+        self, request: EndTxnRequest, api_version: int, fresh_producer_id: int | None, token: Token, now: Instant
     ) -> TransactionStep:
         """Handle EndTxn. The response, an `EndTxnResponse`, is sent when the decision is written; v5 returns the
         producer's new id and epoch."""
@@ -176,7 +181,7 @@ class TransactionShard:
         elif self._progress.is_busy(id_):
             outcome = rules.end_error(current, producer) or ErrorCode.CONCURRENT_TRANSACTIONS
         else:
-            outcome = rules.end(current, producer, request.committed, fresh_id, now.wall_ms)
+            outcome = rules.end(current, producer, request.committed, fresh_producer_id, now.wall_ms)
         step, write = self._respond_or_write(id_, outcome, pending, now)
         if write is not None and isinstance(outcome, TransactionMetadata):
             write.producer = outcome.complete(now.wall_ms).producer
