@@ -71,8 +71,8 @@ class PendingCompletion:
 Entry = tuple[PendingCompletion, list[TopicPartition]]
 """A transaction, and one or more of its partitions."""
 Errors = dict[TopicPartition, ErrorCode]
-Completed = Callable[[PendingCompletion, Errors], None]
-"""Receives the leaders' errors. Never raises."""
+HandleErrors = Callable[[PendingCompletion, Errors], None]
+"""Receives the errors that a leader returned for a transaction's partitions. Never raises."""
 
 
 class _Request:
@@ -101,13 +101,13 @@ class MarkerChannel:
         *,
         channel: Callable[[], BrokerChannel],
         version: Callable[[], int],
-        completed: Completed,
+        handle_errors: HandleErrors,
         timers: Timers,
         log: Logger,
     ) -> None:
         self._new_channel = channel
         self._version = version
-        self._completed = completed
+        self._handle_errors = handle_errors
         self._timers = timers
         self._log = log
         self._queue = MarkerQueue()
@@ -199,7 +199,7 @@ class MarkerChannel:
                 errors = received.get(pending.markers.producer.id, {})
                 found = {partition: errors.get(partition, ErrorCode.NETWORK_EXCEPTION) for partition in partitions}
                 self._update_slow_partitions(found)
-                self._completed(pending, found)
+                self._handle_errors(pending, found)
         finally:
             self._finish(request)
             self._send_next()

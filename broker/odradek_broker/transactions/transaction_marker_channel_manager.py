@@ -169,7 +169,7 @@ class TransactionMarkerChannelManager:
                     connect_timeout_s=min(self._socket_timeout_s, CONNECT_S_MAX),
                 ),
                 version=lambda: self._image().levels.write_txn_markers_version,
-                completed=self._completed,
+                handle_errors=self._handle_errors,
                 timers=self._timers,
                 log=self._log.bind(broker=broker_id),
             )
@@ -192,12 +192,12 @@ class TransactionMarkerChannelManager:
             except Exception as error:
                 outcome = self._write_failed(pending, error)
             if isinstance(outcome, Deferred):
-                self._complete_later(pending, partition, outcome)
-            elif self._is_completed(pending, partition, outcome):
+                self._handle_when_replicated(pending, partition, outcome)
+            elif self._complete_or_retry(pending, partition, outcome):
                 completed.append(partition)
         return completed
 
-    def _complete_later(
+    def _handle_when_replicated(
         self, pending: PendingCompletion, partition: TopicPartition, outcome: Deferred[ErrorCode]
     ) -> None:
         def replicated(done: Deferred[ErrorCode]) -> None:
@@ -205,7 +205,7 @@ class TransactionMarkerChannelManager:
                 error = done.result()
             except Exception as failure:
                 error = self._write_failed(pending, failure)
-            self._completed(pending, {partition: error})
+            self._handle_errors(pending, {partition: error})
 
         outcome.when_done(replicated)
 
@@ -215,9 +215,11 @@ class TransactionMarkerChannelManager:
 
     # -- outcomes -----------------------------------------------------------------------------------------------------
 
-    def _completed(self, pending: PendingCompletion, errors: Errors) -> None:
+    def _handle_errors(self, pending: PendingCompletion, errors: Errors) -> None:
         """Handle the errors of the partitions' leaders. Never raises."""
-        completed = [partition for partition, error in errors.items() if self._is_completed(pending, partition, error)]
+        completed = [
+            partition for partition, error in errors.items() if self._complete_or_retry(pending, partition, error)
+        ]
         self._report(pending, completed)
 
     def _report(self, pending: PendingCompletion, completed: list[TopicPartition]) -> None:
@@ -238,8 +240,8 @@ class TransactionMarkerChannelManager:
             pending.failure_logged = True
             self._log.error(event, transactional_id=pending.markers.transactional_id, exc_info=error)
 
-    def _is_completed(self, pending: PendingCompletion, partition: TopicPartition, error: ErrorCode) -> bool:
-        """Whether the partition has its marker, or needs none. If not, the marker is sent again."""
+    def _complete_or_retry(self, pending: PendingCompletion, partition: TopicPartition, error: ErrorCode) -> bool:
+        """Return whether the partition has its marker, or needs none. If not, send the marker again later."""
         if not error:
             return True
         if not pending.wanted:
