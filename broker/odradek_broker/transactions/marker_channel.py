@@ -50,21 +50,21 @@ class MarkerCoordinator(Protocol):
 class PendingCompletion:
     """A decided transaction until all its partitions have their marker (Kafka's PendingCompleteTxn)."""
 
-    __slots__ = ("abandoned", "coordinator", "failure_logged", "markers", "warned")
+    __slots__ = ("abandoned", "coordinator", "error_logged", "exception_logged", "markers")
 
     def __init__(self, coordinator: MarkerCoordinator, markers: TransactionMarkers) -> None:
         self.coordinator = coordinator
         self.markers = markers
         self.abandoned = False
         """A later coordinator of the transactional id writes the markers."""
-        self.failure_logged = False
+        self.exception_logged = False
         """An exception was logged."""
-        self.warned = False
+        self.error_logged = False
         """A leader's unexpected error was logged."""
 
     @property
-    def wanted(self) -> bool:
-        """Whether this broker should still send the markers."""
+    def is_active(self) -> bool:
+        """Whether this broker still has to complete the transaction."""
         return not self.abandoned and self.coordinator.is_active
 
 
@@ -246,7 +246,7 @@ class MarkerChannel:
 class MarkerQueue:
     """The markers that wait to be sent to one broker: those for slow partitions by partition, the others in order.
 
-    Adding a marker takes the same time however many wait. Entries that are no longer wanted are dropped when their turn
+    Adding a marker takes the same time however many wait. Entries that are no longer active are dropped when their turn
     comes."""
 
     def __init__(self) -> None:
@@ -274,7 +274,7 @@ class MarkerQueue:
         taken: list[Entry] = []
         while self._entries and len(taken) < TRANSACTIONS_MAX:
             pending, partitions = self._entries.popleft()
-            not_slow = self._move_slow(pending, partitions) if pending.wanted else []
+            not_slow = self._move_slow(pending, partitions) if pending.is_active else []
             if not_slow:
                 taken.append((pending, not_slow))
         return taken
@@ -289,7 +289,7 @@ class MarkerQueue:
             waiting = self._slow[partition]
             while waiting and count < TRANSACTIONS_MAX:
                 pending = waiting.popleft()
-                if pending.wanted:
+                if pending.is_active:
                     taken.setdefault(pending, []).append(partition)
                     self._in_flight.add(partition)
                     count += 1

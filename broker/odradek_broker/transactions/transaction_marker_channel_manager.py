@@ -225,7 +225,7 @@ class TransactionMarkerChannelManager:
     def _report(self, pending: PendingCompletion, completed: list[TopicPartition]) -> None:
         """Report written markers to the coordinator. Never raises: a failure in one transaction must not affect the
         others."""
-        if not completed or not pending.wanted:
+        if not completed or not pending.is_active:
             return
         try:
             pending.coordinator.markers_written(pending.markers, completed)
@@ -236,15 +236,16 @@ class TransactionMarkerChannelManager:
 
     def _log_failure(self, event: str, pending: PendingCompletion, error: Exception) -> None:
         """Log only the first exception of each transaction, because retries may fail in the same way."""
-        if not pending.failure_logged:
-            pending.failure_logged = True
+        if not pending.exception_logged:
+            pending.exception_logged = True
             self._log.error(event, transactional_id=pending.markers.transactional_id, exc_info=error)
 
     def _complete_or_retry(self, pending: PendingCompletion, partition: TopicPartition, error: ErrorCode) -> bool:
-        """Return whether the partition has its marker, or needs none. If not, send the marker again later."""
+        """Return whether the partition has its marker, or needs none. If not, send the marker again later,
+        unless another broker is the coordinator."""
         if not error:
             return True
-        if not pending.wanted:
+        if not pending.is_active:
             return False
         facts = {"topic": partition[0], "partition": partition[1], "error": error.name}
         log = self._log.bind(transactional_id=pending.markers.transactional_id, **facts)
@@ -256,8 +257,8 @@ class TransactionMarkerChannelManager:
             pending.abandoned = True
             log.warning("markers abandoned: a later coordinator has written markers of the producer")
             return False
-        if error not in EXPECTED_ERRORS and not pending.warned:
-            pending.warned = True
+        if error not in EXPECTED_ERRORS and not pending.error_logged:
+            pending.error_logged = True
             log.warning("marker not written; retrying")
         self._to_retry.setdefault(pending, []).append(partition)
         self._retry_soon()
@@ -275,5 +276,5 @@ class TransactionMarkerChannelManager:
             self._report(pending, partitions)
         to_retry, self._to_retry = self._to_retry, {}
         for pending, partitions in to_retry.items():
-            if pending.wanted:
+            if pending.is_active:
                 self._route(pending, partitions)
