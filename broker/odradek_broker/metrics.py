@@ -179,7 +179,7 @@ def _coordinated_transactions(broker: Broker) -> Iterator[Metric]:
         "counter",
         "Transactions that were decided here.",
         [
-            ({"outcome": each.value}, 0 if coordinator is None else coordinator.ended[each])
+            ({"outcome": each.value}, 0 if coordinator is None else coordinator.outcome_counts[each])
             for each in TransactionOutcome
         ],
     )

@@ -76,8 +76,8 @@ class TransactionCoordinator:
             clean_up=TransactionPartition.expire_ids,
         )
         self._version = 0
-        self.ended: Counter[TransactionOutcome] = Counter()
-        """Transactions that this coordinator has decided."""
+        self.outcome_counts: Counter[TransactionOutcome] = Counter()
+        """The number of transactions that this coordinator has decided, by outcome."""
 
     # -- leadership -----------------------------------------------------------------------------------------------
 
@@ -94,7 +94,7 @@ class TransactionCoordinator:
             log=self._log,
             write_timeout_ms=config.integer("request.timeout.ms"),
             generate_producer_id=self._producer_ids.next_or_request_block,
-            ended=self.ended,
+            outcome_counts=self.outcome_counts,
         )
         txn_partition.shard.transaction_version = self._version = self._image().levels.transaction_version
         self._runtime.load(partition.index, txn_partition)

@@ -51,9 +51,10 @@ class TransactionPartition:
         log: Logger,
         write_timeout_ms: int,
         generate_producer_id: GenerateProducerId,
-        ended: Counter[TransactionOutcome],
+        outcome_counts: Counter[TransactionOutcome],
     ) -> None:
-        """`write_timeout_ms` limits the wait of a request until its record is replicated; `ended` counts decisions."""
+        """`write_timeout_ms` limits the wait of a request until its record is replicated. The partition
+        counts decided transactions in `outcome_counts`."""
         self.shard = TransactionShard(settings)
         self._log = log.bind(topic=partition.topic, partition=partition.index)
         self._coordinator = CoordinatorPartition(
@@ -86,7 +87,7 @@ class TransactionPartition:
         self._written_ids: deque[str] = deque()
         """Transactional ids whose write has completed, so that their waiting requests may resume."""
         self._resuming = False
-        self._ended = ended
+        self._outcome_counts = outcome_counts
 
     @property
     def state(self) -> CoordinatorState:
@@ -155,8 +156,8 @@ class TransactionPartition:
         self._coordinator.apply(step)
 
     def _effects(self, step: TransactionStep) -> None:
-        if step.ended is not None:
-            self._ended[step.ended] += 1
+        if step.outcome is not None:
+            self._outcome_counts[step.outcome] += 1
         for markers in step.markers:
             self._markers.add(self, markers)
 

@@ -139,7 +139,7 @@ class TransactionProgress:
         if not error:
             step.respond(pending, write.error, write.producer)
             self._finish_decided(step, ids)
-            step.ended = self._outcome(write)
+            step.outcome = self._decided_outcome(write)
             return step
         step.respond(pending, write_error(error))
         for id_ in ids:
@@ -183,7 +183,7 @@ class TransactionProgress:
         if complete:
             self._complete(step, complete)
 
-    def _outcome(self, write: Write) -> TransactionOutcome | None:
+    def _decided_outcome(self, write: Write) -> TransactionOutcome | None:
         """The outcome that this write has decided, if any. The write of a decision has only one transactional id."""
         transaction = self.transactions.get(write.transactional_ids[0])
         if transaction is None or not transaction.is_decided:

@@ -117,7 +117,7 @@ class TransactionStep(Step[TransactionRecord, Write]):
     `TransactionShard.written`."""
 
     markers: list[TransactionMarkers] = field(default_factory=list)
-    ended: TransactionOutcome | None = None
+    outcome: TransactionOutcome | None = None
     """The outcome of a transaction, when its decision is in the log."""
 
     def respond(self, pending: PendingRequest | None, error: ErrorCode, producer: Producer = NO_PRODUCER) -> None:
