@@ -75,7 +75,7 @@ class TransactionCoordinator:
             cleanup_interval_ms=lambda: config().integer("transaction.remove.expired.transaction.cleanup.interval.ms"),
             clean_up=TransactionPartition.expire_ids,
         )
-        self._version = 0
+        self._transaction_version = 0
         self.outcome_counts: Counter[TransactionOutcome] = Counter()
         """The number of transactions that this coordinator has decided, by outcome."""
 
@@ -96,7 +96,7 @@ class TransactionCoordinator:
             generate_producer_id=self._producer_ids.next_or_request_block,
             outcome_counts=self.outcome_counts,
         )
-        txn_partition.shard.transaction_version = self._version = self._image().levels.transaction_version
+        txn_partition.shard.transaction_version = self._transaction_version = self._image().levels.transaction_version
         self._runtime.load(partition.index, txn_partition)
 
     def resigned(self, index: int) -> None:
@@ -106,8 +106,8 @@ class TransactionCoordinator:
     def metadata_changed(self, delta: MetadataDelta) -> None:
         """Apply a new transaction version, and send markers to new leaders."""
         version = delta.image.levels.transaction_version
-        if version != self._version:
-            self._version = version
+        if version != self._transaction_version:
+            self._transaction_version = version
             for txn_partition in self._runtime.partitions:
                 txn_partition.shard.transaction_version = version
         self._markers.metadata_changed()
@@ -230,40 +230,42 @@ class TransactionCoordinator:
         ) -> TransactionStep:
             return shard.end_txn(request, api_version, fresh_producer_id, response, now)
 
-        def failed(error: ErrorCode) -> EndTxnResponse:
+        def error_response(error: ErrorCode) -> EndTxnResponse:
             return EndTxnResponse(error_code=error)
 
-        return self._with_producer_id(request.transactional_id, TransactionShard.end_may_need_producer_id, end, failed)
+        return self._with_producer_id(
+            request.transactional_id, TransactionShard.end_may_need_producer_id, end, error_response
+        )
 
     def _with_producer_id(
         self,
         transactional_id: str,
         may_need_producer_id: Callable[[TransactionShard, str], bool],
         handle: HandleWithProducerId[R],
-        failed: Callable[[ErrorCode], R],
+        error_response: Callable[[ErrorCode], R],
     ) -> R | Awaitable[R]:
         """Handle a request with a new producer id, if it may need one."""
         txn_partition = self._runtime.find(transactional_id)
         if isinstance(txn_partition, ErrorCode):
-            return failed(txn_partition)
+            return error_response(txn_partition)
         fresh_producer_id = None
         if may_need_producer_id(txn_partition.shard, transactional_id):
             fresh_producer_id = self._producer_ids.next_of_block()
             if fresh_producer_id is None:
-                return self._after_allocation(transactional_id, handle, failed)
-        return _handled(txn_partition, fresh_producer_id, handle)
+                return self._handle_after_allocation(transactional_id, handle, error_response)
+        return _apply(txn_partition, fresh_producer_id, handle)
 
-    async def _after_allocation(
-        self, transactional_id: str, handle: HandleWithProducerId[R], failed: Callable[[ErrorCode], R]
+    async def _handle_after_allocation(
+        self, transactional_id: str, handle: HandleWithProducerId[R], error_response: Callable[[ErrorCode], R]
     ) -> R:
         try:
             fresh_producer_id = await self._producer_ids.next()
         except NoProducerIdsError:
-            return failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            return error_response(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         txn_partition = self._runtime.find(transactional_id)
         if isinstance(txn_partition, ErrorCode):
-            return failed(txn_partition)
-        response = _handled(txn_partition, fresh_producer_id, handle)
+            return error_response(txn_partition)
+        response = _apply(txn_partition, fresh_producer_id, handle)
         return await response if isinstance(response, Deferred) else response
 
     # -- administration -------------------------------------------------------------------------------------------
@@ -302,7 +304,7 @@ class TransactionCoordinator:
         return self._markers.markers_to_retry
 
 
-def _handled(
+def _apply(
     txn_partition: TransactionPartition, fresh_producer_id: int | None, handle: HandleWithProducerId[R]
 ) -> R | Deferred[R]:
     response: Deferred[R] = Deferred()
