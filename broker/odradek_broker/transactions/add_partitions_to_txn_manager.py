@@ -25,7 +25,7 @@ from odradek_controller.image import ClusterImage
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
-REQUEST_VERSION = 5
+VERSION_BETWEEN_BROKERS = 5
 """The version of AddPartitionsToTxn between brokers: it takes several transactions, and may return
 TRANSACTION_ABORTABLE."""
 
@@ -244,7 +244,9 @@ class _CoordinatorQueue:
         try:
             if sent:
                 request = _request([each.transaction for each in sent.values()])
-                self._handle(sent, await self._channel.request(request, REQUEST_VERSION, AddPartitionsToTxnResponse))
+                self._handle(
+                    sent, await self._channel.request(request, VERSION_BETWEEN_BROKERS, AddPartitionsToTxnResponse)
+                )
         except BrokerConnectionError as error:
             self._log.warning("transaction coordinator cannot be reached", error=str(error))
         except Exception as error:

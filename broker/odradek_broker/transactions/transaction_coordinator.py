@@ -23,6 +23,7 @@ from odradek_broker.metadata.producer_ids import NoProducerIdsError, ProducerIds
 from odradek_broker.metadata.view import TRANSACTION_STATE
 from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import Timers
+from odradek_broker.transactions.add_partitions_to_txn_manager import VERSION_BETWEEN_BROKERS
 from odradek_broker.transactions.core.transaction_listing import TransactionFilter
 from odradek_broker.transactions.core.transaction_metadata import Producer, TopicPartition, TransactionOutcome
 from odradek_broker.transactions.core.transaction_shard import TransactionShard
@@ -35,10 +36,6 @@ from odradek_wire.messages.describe_transactions import DescribeTransactionsResp
 from odradek_wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from odradek_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek_wire.messages.list_transactions import ListTransactionsResponse
-
-BETWEEN_BROKERS = 5
-"""The version of AddPartitionsToTxn between brokers, which also applies if a partition's leader in this broker calls
-`add_partitions` directly."""
 
 R = TypeVar("R")
 Handle = Callable[[TransactionShard, Deferred[ErrorCode], Instant], TransactionStep]
@@ -157,12 +154,12 @@ class TransactionCoordinator:
         transactional_id: str,
         producer: Producer,
         partitions: Collection[TopicPartition],
-        api_version: int = BETWEEN_BROKERS,
+        api_version: int = VERSION_BETWEEN_BROKERS,
         *,
         may_wait: bool = True,
     ) -> ErrorCode | Deferred[ErrorCode]:
-        """Handle one transaction of AddPartitionsToTxn; return one error for all its partitions. With `may_wait`, wait
-        a short time until the producer's previous transaction is complete."""
+        """Handle one transaction of AddPartitionsToTxn, or a partition leader's direct call; return one error for all
+        partitions. With `may_wait`, wait a short time until the producer's previous transaction is complete."""
 
         def add(shard: TransactionShard, response: Deferred[ErrorCode], now: Instant) -> TransactionStep:
             return shard.add_partitions(transactional_id, producer, partitions, api_version, response, now)
