@@ -30,7 +30,7 @@ SLOW_MS = 100
 """Replication takes a few milliseconds: a request that takes longer than this is set aside."""
 TRANSACTIONS_MAX = 1_000
 """The number of transactions in one request."""
-SET_ASIDE_MAX = 64
+REQUESTS_SET_ASIDE_MAX = 64
 """The number of requests to one broker that may be set aside, each with a connection of its own. No two of them name
 the same partition."""
 IDLE_CHANNELS_MAX = 2
@@ -99,21 +99,21 @@ class MarkerChannel:
     def __init__(
         self,
         *,
-        channel: Callable[[], BrokerChannel],
+        new_channel: Callable[[], BrokerChannel],
         version: Callable[[], int],
         handle_errors: HandleErrors,
         timers: Timers,
         log: Logger,
     ) -> None:
-        self._new_channel = channel
+        self._new_channel = new_channel
         self._version = version
         self._handle_errors = handle_errors
         self._timers = timers
         self._log = log
         self._queue = MarkerQueue()
         self._current: _Request | None = None
-        self._set_aside: dict[_Request, list[TopicPartition]] = {}
-        """Each with its slow partitions."""
+        self._requests_set_aside: dict[_Request, list[TopicPartition]] = {}
+        """Requests that are set aside, with their slow partitions."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle: list[BrokerChannel] = []
 
@@ -134,7 +134,7 @@ class MarkerChannel:
 
         If the broker is gone, close the connections too, so that requests in flight fail immediately."""
         removed = self._queue.remove_moved(is_led)
-        for request in [*filter(None, [self._current]), *self._set_aside]:
+        for request in [*filter(None, [self._current]), *self._requests_set_aside]:
             if request.channel is None:
                 request.entries, moved = _split(request.entries, is_led)
                 removed += moved
@@ -157,23 +157,23 @@ class MarkerChannel:
     def _send_next(self) -> None:
         if self._current is None and (entries := self._queue.take()):
             self._current = self._send(entries)
-        while len(self._set_aside) < SET_ASIDE_MAX and (entries := self._queue.take_slow()):
+        while len(self._requests_set_aside) < REQUESTS_SET_ASIDE_MAX and (entries := self._queue.take_slow()):
             request = self._send(entries)
-            self._set_aside[request] = request.partitions
+            self._requests_set_aside[request] = request.partitions
 
     def _start_timer(self, request: _Request) -> None:
-        request.timer = self._timers.call_later(SLOW_MS, lambda: self._set_current_aside(request))
+        request.timer = self._timers.call_later(SLOW_MS, lambda: self._set_aside_if_current(request))
 
-    def _set_current_aside(self, request: _Request) -> None:
+    def _set_aside_if_current(self, request: _Request) -> None:
         """If the request is still the current one, it is slow: send other markers without waiting for it."""
         if request is not self._current:
             return
-        if len(self._set_aside) >= SET_ASIDE_MAX:
+        if len(self._requests_set_aside) >= REQUESTS_SET_ASIDE_MAX:
             self._start_timer(request)
             return
         self._current = None
-        self._set_aside[request] = partitions = request.partitions
-        self._queue.slow_request_sent(partitions)
+        self._requests_set_aside[request] = partitions = request.partitions
+        self._queue.add_slow_request(partitions)
         self._send_next()
 
     def _finish(self, request: _Request) -> None:
@@ -181,7 +181,7 @@ class MarkerChannel:
             request.timer.cancel()
         if request is self._current:
             self._current = None
-        self._queue.slow_request_completed(self._set_aside.pop(request, ()))
+        self._queue.remove_slow_request(self._requests_set_aside.pop(request, ()))
 
     # -- one request --------------------------------------------------------------------------------------------------
 
@@ -281,7 +281,7 @@ class MarkerQueue:
 
     def take_slow(self) -> list[Entry]:
         """Remove and return the entries of a request to slow partitions that no other request names. When it has
-        completed, the caller calls `slow_request_completed`."""
+        completed, the caller calls `remove_slow_request`."""
         taken: dict[PendingCompletion, list[TopicPartition]] = {}
         count = 0
         while self._ready and count < TRANSACTIONS_MAX:
@@ -319,13 +319,13 @@ class MarkerQueue:
         if waiting:
             self._entries.extend((pending, [partition]) for pending in waiting)
 
-    def slow_request_sent(self, partitions: Iterable[TopicPartition]) -> None:
+    def add_slow_request(self, partitions: Iterable[TopicPartition]) -> None:
         """Mark these partitions as slow, and as named by a request in flight."""
         for partition in partitions:
             self._in_flight.add(partition)
             self.mark_slow(partition)
 
-    def slow_request_completed(self, partitions: Iterable[TopicPartition]) -> None:
+    def remove_slow_request(self, partitions: Iterable[TopicPartition]) -> None:
         """Let the next request name these partitions, of which some may no longer be slow."""
         for partition in partitions:
             self._in_flight.discard(partition)

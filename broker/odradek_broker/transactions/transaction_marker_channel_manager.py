@@ -162,7 +162,7 @@ class TransactionMarkerChannelManager:
         marker_channel = self._marker_channels.get(broker_id)
         if marker_channel is None:
             marker_channel = self._marker_channels[broker_id] = MarkerChannel(
-                channel=lambda: self._channels.to(
+                new_channel=lambda: self._channels.to(
                     broker_id,
                     "txn-marker-sender",
                     timeout_s=self._request_timeout_s + RESPONSE_GRACE_S,
