@@ -29,7 +29,7 @@ VERSION_BETWEEN_BROKERS = 5
 """The version of AddPartitionsToTxn between brokers: it takes several transactions, and may return
 TRANSACTION_ABORTABLE."""
 
-CONNECT_S_MAX = 10.0
+CONNECT_TIMEOUT_S_MAX = 10.0
 """The limit of the time to connect, because another broker may become the coordinator meanwhile."""
 
 PartitionErrors = Mapping[TopicPartition, ErrorCode]
@@ -149,7 +149,7 @@ class AddPartitionsToTxnManager:
     def _queue(self, coordinator: int) -> _CoordinatorQueue:
         timeout_s = self._request_timeout_s
         channel = self._channels.to(
-            coordinator, "verification", timeout_s=timeout_s, connect_timeout_s=min(timeout_s, CONNECT_S_MAX)
+            coordinator, "verification", timeout_s=timeout_s, connect_timeout_s=min(timeout_s, CONNECT_TIMEOUT_S_MAX)
         )
         return _CoordinatorQueue(
             channel,

@@ -23,7 +23,7 @@ from odradek_wire.errors import ErrorCode
 
 RETRY_MS = 50
 """The delay before a marker that could not be written is sent again, unless the metadata changes earlier."""
-CONNECT_S_MAX = 10.0
+CONNECT_TIMEOUT_S_MAX = 10.0
 """The limit of the time to connect, unless `replica.socket.timeout.ms` is less. All markers for a broker wait
 meanwhile."""
 RESPONSE_GRACE_S = 5.0
@@ -166,7 +166,7 @@ class TransactionMarkerChannelManager:
                     broker_id,
                     "txn-marker-sender",
                     timeout_s=self._request_timeout_s + RESPONSE_GRACE_S,
-                    connect_timeout_s=min(self._socket_timeout_s, CONNECT_S_MAX),
+                    connect_timeout_s=min(self._socket_timeout_s, CONNECT_TIMEOUT_S_MAX),
                 ),
                 version=lambda: self._image().levels.write_txn_markers_version,
                 handle_errors=self._handle_errors,

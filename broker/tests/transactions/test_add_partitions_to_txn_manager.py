@@ -18,7 +18,7 @@ from odradek_broker.inter_broker.broker_connection import BrokerConnection, Brok
 from odradek_broker.inter_broker.channel import BrokerChannel
 from odradek_broker.network.interceptors import Delay, Disconnect, Fail, Verdict
 from odradek_broker.transactions.add_partitions_to_txn_manager import (
-    CONNECT_S_MAX,
+    CONNECT_TIMEOUT_S_MAX,
     AddPartitionsToTxnManager,
     PartitionErrors,
     TransactionSupportedOperation,
@@ -272,7 +272,7 @@ async def test_connecting_to_the_coordinator_takes_ten_seconds_at_most(
 
     monkeypatch.setattr(BrokerConnection, "connect", connect)
     assert await outcomes(pair.verify("a", Producer(1, 0))) == [ErrorCode.NETWORK_EXCEPTION]
-    assert timeouts_s == [CONNECT_S_MAX]
+    assert timeouts_s == [CONNECT_TIMEOUT_S_MAX]
 
 
 async def test_a_waiting_transaction_is_not_sent_to_a_former_coordinator(
