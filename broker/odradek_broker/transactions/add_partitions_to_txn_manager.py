@@ -121,12 +121,12 @@ class AddPartitionsToTxnManager:
         If the coordinator cannot be reached, each partition has a retriable error."""
         transaction = _Transaction(transactional_id, producer, partitions, operation)
         if self._closed:
-            return self._count(transaction.errors(ErrorCode.NETWORK_EXCEPTION))
+            return self._count_failures(transaction.errors_of_all(ErrorCode.NETWORK_EXCEPTION))
         coordinator = self.coordinator_of(transactional_id)
         if coordinator == self._node_id:
             return self._call_local_coordinator(transaction)
         if self._channels.endpoint(coordinator) is None:
-            return self._count(transaction.errors(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return self._count_failures(transaction.errors_of_all(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         queue = self._queues.get(coordinator)
         if queue is None:
             queue = self._queues[coordinator] = self._queue(coordinator)
@@ -154,12 +154,12 @@ class AddPartitionsToTxnManager:
         return _CoordinatorQueue(
             channel,
             is_coordinator=lambda transactional_id: self.coordinator_of(transactional_id) == coordinator,
-            count=self._count,
+            count_failures=self._count_failures,
             timers=self._timers,
             log=self._log.bind(coordinator=coordinator),
         )
 
-    def _count(self, errors: PartitionErrors) -> PartitionErrors:
+    def _count_failures(self, errors: PartitionErrors) -> PartitionErrors:
         self.verification_failures += len(errors)
         return errors
 
@@ -168,11 +168,11 @@ class AddPartitionsToTxnManager:
         transactional_id, producer, partitions, operation = transaction
         if not operation.adds:
             errors = coordinator.verify_partitions(transactional_id, producer, partitions)
-            return self._count(transaction.errors_of(errors.items()))
+            return self._count_failures(transaction.client_errors(errors.items()))
         added = coordinator.add_partitions(transactional_id, producer, partitions)
         if not isinstance(added, Deferred):
-            return self._count(transaction.errors(added))
-        return added.map(lambda error: self._count(transaction.errors(error)))
+            return self._count_failures(transaction.errors_of_all(added))
+        return added.map(lambda error: self._count_failures(transaction.errors_of_all(error)))
 
 
 class _Transaction(NamedTuple):
@@ -181,11 +181,12 @@ class _Transaction(NamedTuple):
     partitions: Collection[TopicPartition]
     operation: TransactionSupportedOperation
 
-    def errors(self, error: ErrorCode) -> PartitionErrors:
+    def errors_of_all(self, error: ErrorCode) -> PartitionErrors:
         """The same error for all partitions; empty for NONE."""
         return dict.fromkeys(self.partitions, self.operation.client_error(error)) if error else {}
 
-    def errors_of(self, errors: Iterable[tuple[TopicPartition, ErrorCode]]) -> PartitionErrors:
+    def client_errors(self, errors: Iterable[tuple[TopicPartition, ErrorCode]]) -> PartitionErrors:
+        """The coordinator's errors as the client gets them, without NONE."""
         return {partition: self.operation.client_error(error) for partition, error in errors if error}
 
 
@@ -204,13 +205,13 @@ class _CoordinatorQueue:
         channel: BrokerChannel,
         *,
         is_coordinator: Callable[[str], bool],
-        count: Callable[[PartitionErrors], PartitionErrors],
+        count_failures: Callable[[PartitionErrors], PartitionErrors],
         timers: Timers,
         log: Logger,
     ) -> None:
         self._channel = channel
         self._is_coordinator = is_coordinator
-        self._count = count
+        self._count_failures = count_failures
         self._log = log
         # `_send` returns no entries to send again, because the client retries.
         self._pending: CoalescingQueue[str, _Pending] = CoalescingQueue(
@@ -265,7 +266,7 @@ class _CoordinatorQueue:
         for result in response.results_by_transaction:
             pending = sent.get(result.transactional_id)
             if pending is not None:
-                errors = pending.transaction.errors_of(
+                errors = pending.transaction.client_errors(
                     ((topic.name, partition.partition_index), error_code(partition.partition_error_code))
                     for topic in result.topic_results
                     for partition in topic.results_by_partition
@@ -278,13 +279,13 @@ class _CoordinatorQueue:
         if pending.response.done:
             return
         try:
-            pending.response.complete(self._count(errors))
+            pending.response.complete(self._count_failures(errors))
         except Exception as error:
             transactional_id = pending.transaction.transactional_id
             self._log.error("handling of a verification failed", transactional_id=transactional_id, exc_info=error)
 
     def _fail(self, pending: _Pending, error: ErrorCode) -> None:
-        self._complete(pending, pending.transaction.errors(error))
+        self._complete(pending, pending.transaction.errors_of_all(error))
 
     def _fail_all(self, pending: Mapping[str, _Pending], error: ErrorCode) -> None:
         for each in pending.values():
