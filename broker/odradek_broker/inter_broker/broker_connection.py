@@ -19,7 +19,7 @@ R = TypeVar("R", bound=Message)
 
 SIZE_BYTES = 4
 _BUFFER_BYTES = 64 << 10
-_KEPT_BYTES = 1 << 20
+_KEPT_BUFFER_BYTES_MAX = 1 << 20
 """A larger buffer is released after its response."""
 _RESPONSE_BYTES_MAX = 1 << 30
 
@@ -129,21 +129,21 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if filled < SIZE_BYTES:
             return None
         buffer = self._buffer
-        whole = SIZE_BYTES + int.from_bytes(buffer[:SIZE_BYTES])
-        if whole > len(buffer):
-            if whole > _RESPONSE_BYTES_MAX:
-                return self._fail(f"a response may have at most {_RESPONSE_BYTES_MAX} bytes, got {whole}")
-            larger = memoryview(bytearray(whole))
+        frame_bytes = SIZE_BYTES + int.from_bytes(buffer[:SIZE_BYTES])
+        if frame_bytes > len(buffer):
+            if frame_bytes > _RESPONSE_BYTES_MAX:
+                return self._fail(f"a response may have at most {_RESPONSE_BYTES_MAX} bytes, got {frame_bytes}")
+            larger = memoryview(bytearray(frame_bytes))
             larger[:filled] = buffer[:filled]
             self._buffer = larger
-        elif filled >= whole:
-            if filled > whole or self._response is None:
+        elif filled >= frame_bytes:
+            if filled > frame_bytes or self._response is None:
                 return self._fail("a response without a request was received")
             self._filled = 0
-            if len(buffer) > _KEPT_BYTES:
+            if len(buffer) > _KEPT_BUFFER_BYTES_MAX:
                 self._buffer = memoryview(bytearray(_BUFFER_BYTES))
             if not self._response.done():
-                self._response.set_result(buffer[SIZE_BYTES:whole])
+                self._response.set_result(buffer[SIZE_BYTES:frame_bytes])
         return None
 
     def _fail(self, reason: str) -> None:

@@ -138,7 +138,7 @@ class TransactionProgress:
             del self._writes[id_]
         if not error:
             step.respond(pending, write.error, write.producer)
-            self._finish_decided(step, ids)
+            self._send_markers(step, ids)
             step.outcome = self._decided_outcome(write)
             return step
         step.respond(pending, write_error(error))
@@ -160,7 +160,7 @@ class TransactionProgress:
                 self._complete(step, [id_])
         return step
 
-    def _finish_decided(self, step: TransactionStep, transactional_ids: Collection[str]) -> None:
+    def _send_markers(self, step: TransactionStep, transactional_ids: Collection[str]) -> None:
         """Send the markers of the decided transactions among these; complete those without partitions."""
         complete = []
         for id_ in transactional_ids:
@@ -275,7 +275,7 @@ class TransactionProgress:
                 # The wall clock may have moved in either direction since the transaction began.
                 left_ms = min(max(transaction.start_ms + timeout_ms - now.wall_ms, 0), timeout_ms)
                 self._set_timeout(id_, timeout_ms, left_ms, now)
-        self._finish_decided(step, self.transactions)
+        self._send_markers(step, self.transactions)
         return step
 
     def unload(self, now: Instant) -> TransactionStep:
