@@ -26,10 +26,10 @@ def handle(ctx: Context, request: LeaveGroupRequest) -> LeaveGroupResponse | Def
         return ctx.broker.group_coordinator.handle(LEAVE_GROUP, request, group_client(ctx))
     request.members = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
     response = ctx.broker.group_coordinator.handle(LEAVE_GROUP, request, group_client(ctx))
-    return response.map(_of_one_member) if isinstance(response, Deferred) else _of_one_member(response)
+    return response.map(_response_before_v3) if isinstance(response, Deferred) else _response_before_v3(response)
 
 
-def _of_one_member(response: LeaveGroupResponse) -> LeaveGroupResponse:
+def _response_before_v3(response: LeaveGroupResponse) -> LeaveGroupResponse:
     return LeaveGroupResponse(
         error_code=response.error_code or next((member.error_code for member in response.members), ErrorCode.NONE)
     )

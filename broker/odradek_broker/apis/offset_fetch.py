@@ -44,7 +44,7 @@ def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | A
         group_response = _fetch(ctx, group, request.require_stable)
         if isinstance(group_response, Deferred):
             return _handle_deferred(ctx, request)
-        group_responses.append(_authorized(ctx, group_response, refused))
+        group_responses.append(_complete_group(ctx, group_response, refused))
     return _response(ctx, request, group_responses)
 
 
@@ -67,7 +67,7 @@ async def _fetch_version_zero(
                 PartitionResponse(partition_index=index, committed_offset=offset, metadata="", error_code=error)
             )
         group_response.topics.append(TopicResponse(name=topic.name, partitions=partitions))
-    return _response(ctx, request, [_authorized(ctx, group_response, refused)])
+    return _response(ctx, request, [_complete_group(ctx, group_response, refused)])
 
 
 async def _handle_deferred(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
@@ -77,7 +77,9 @@ async def _handle_deferred(ctx: Context, request: OffsetFetchRequest) -> OffsetF
         refused = _check_topics(ctx, group)
         group_response = _fetch(ctx, group, request.require_stable)
         group_responses.append(
-            _authorized(ctx, await group_response if isinstance(group_response, Deferred) else group_response, refused)
+            _complete_group(
+                ctx, await group_response if isinstance(group_response, Deferred) else group_response, refused
+            )
         )
     return _response(ctx, request, group_responses)
 
@@ -129,7 +131,7 @@ def _fetch(
     return ctx.broker.group_coordinator.fetch_offsets(group, require_stable)
 
 
-def _authorized(ctx: Context, group_response: GroupResponse, refused: list[TopicResponse]) -> GroupResponse:
+def _complete_group(ctx: Context, group_response: GroupResponse, refused: list[TopicResponse]) -> GroupResponse:
     """Complete the response of a group: add topic ids, and refused topics at the end, as in Kafka. A request for all
     topics may have found some that the client may not describe: remove them."""
     if group_response.error_code:
