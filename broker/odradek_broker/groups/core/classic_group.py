@@ -240,6 +240,16 @@ class ClassicGroup:
         self.leader = joined.member_id
         return True
 
+    def validate_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Check that the member exists. A static member is fenced if another client has its instance id now."""
+        if instance_id is not None:
+            current_id = self.static_members.get(instance_id)
+            if current_id is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if current_id != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
     # -- protocols ------------------------------------------------------------------------------------------------
 
     def supports_protocols(self, protocol_type: str, names: list[str]) -> bool:
@@ -288,16 +298,6 @@ class ClassicGroup:
         return topic in self._subscribed_topics
 
     # -- offsets --------------------------------------------------------------------------------------------------
-
-    def validate_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Check that the member exists. A static member is fenced if another client has its instance id now."""
-        if instance_id is not None:
-            current_id = self.static_members.get(instance_id)
-            if current_id is None:
-                return ErrorCode.UNKNOWN_MEMBER_ID
-            if current_id != member_id:
-                return ErrorCode.FENCED_INSTANCE_ID
-        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def validate_offset_commit(
         self,
