@@ -102,7 +102,7 @@ class ClassicGroup:
         self.pending_join_members: set[str] = set()
         """Member ids returned with MEMBER_ID_REQUIRED that no JoinGroup has used yet."""
         self.pending_sync_members: dict[str, None] = {}
-        """Members of this generation that have not sent SyncGroup, in order (a set has none)."""
+        """Members of this generation that have not sent SyncGroup, in the order of joining (a set has no order)."""
         self.supported_protocols: dict[str, int] = {}
         """Protocol name → number of members that support it."""
         self.num_members_awaiting_join = 0

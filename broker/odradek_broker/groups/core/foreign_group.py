@@ -18,7 +18,7 @@ from odradek_broker.groups.core.group_type import GroupType
 from odradek_wire.errors import ErrorCode
 
 MEMBER_KEYS = frozenset({5, 10, 19})
-"""The types of the keys that each member has: ConsumerGroup-, ShareGroup- and StreamsGroupMemberMetadataKey."""
+"""The types of keys of member records: ConsumerGroup-, ShareGroup- and StreamsGroupMemberMetadataKey."""
 
 
 @dataclass(frozen=True, slots=True)

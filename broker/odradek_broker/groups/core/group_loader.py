@@ -21,8 +21,8 @@ Latest = dict[bytes, tuple[int, bytes | None]]
 
 
 class GroupLoader:
-    """Reads all batches of the log, then replays the last record of each key, in the order of the log. Keys in open
-    transactions count separately.
+    """Reads all batches of the log, then replays the last record of each key, in the order of the log. Offsets
+    of an open transaction are replayed as pending ones.
 
     A group that commits often has thousands of records with one key: the others are not decoded, as if compaction had
     removed them."""
