@@ -77,7 +77,7 @@ def log_to_clean(log: Log, last_stable_offset: int, now_ms: int) -> LogToClean:
         )
         for segment in log.segments
     ]
-    with log.handling_disk_errors("look for what can be cleaned"):
+    with log.handling_disk_errors("find dirty segments"):
         return choose_cleanable(
             facts,
             log.config,
