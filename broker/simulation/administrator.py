@@ -1,6 +1,6 @@
-"""What an administrator does under load: replicas move, leaders are elected, settings change, topics come and go.
+"""An administrator's requests under load: reassignments, elections, configurations, topics, deleted records.
 
-What is answered is not looked at: it may fail at any time. What it must not do is in `checks`.
+Any request may fail at any time, so the responses are ignored; `checks` has the rules.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from simulation.checks import Checks
 from simulation.client import Client, UnreachableError, answer_to
 
 PASSING = "passing"
-"""A topic that comes and goes, always by the same name."""
+"""A topic that is created and deleted repeatedly."""
 SET, DELETE = 0, 1
 ANY_EPOCH = 1 << 31
 
@@ -35,18 +35,18 @@ class Administrator:
         self._partitions = partitions
 
     async def reassign(self) -> None:
-        """To other brokers, or in another order, or to two or three of them; or what is under way is given up."""
+        """Assign two or three replicas in random order, or cancel the reassignment."""
         partition = self._chance.randrange(self._partitions)
         replicas: list[int] | None = self._chance.sample(self._brokers, self._chance.choice((2, 3, 3)))
         if self._chance.random() < 0.15:
             replicas = None
         wanted = AlterPartitionReassignmentsRequest.ReassignablePartition(partition, replicas)
         topic = AlterPartitionReassignmentsRequest.ReassignableTopic(self._topic, [wanted])
-        self._client.note(f"replicas of {self._topic}-{partition} shall be {replicas}")
+        self._client.note(f"replicas of {self._topic}-{partition} are reassigned to {replicas}")
         await self._ask(AlterPartitionReassignmentsRequest(topics=[topic]), 1)
 
     async def elect_preferred_leaders(self) -> None:
-        self._client.note("preferred leaders shall lead")
+        self._client.note("elects the preferred leaders")
         await self._ask(ElectLeadersRequest(0, None), 2)
 
     async def configure(self) -> None:
@@ -65,30 +65,30 @@ class Administrator:
                 (Resource.BROKER, "", "num.replica.fetchers", None),
             )
         )
-        self._client.note(f"{setting} of {name or 'all brokers'} shall be {value}")
+        self._client.note(f"sets {setting} of {name or 'all brokers'} to {value}")
         config = IncrementalAlterConfigsRequest.AlterableConfig(setting, SET if value is not None else DELETE, value)
         resource = IncrementalAlterConfigsRequest.AlterConfigsResource(int(kind), name, [config])
         await self._ask(IncrementalAlterConfigsRequest([resource]), 1)
 
     async def come_and_go(self) -> None:
-        """A topic is created, grows, and is deleted."""
-        self._client.note(f"{PASSING} comes")
+        """Create a topic, add partitions, and delete it."""
+        self._client.note(f"creates {PASSING}")
         await self._ask(CreateTopicsRequest([CreateTopicsRequest.CreatableTopic(PASSING, 2, -1)], 5000), 7)
         await asyncio.sleep(self._chance.uniform(0, 3))
         await self._ask(
             CreatePartitionsRequest([CreatePartitionsRequest.CreatePartitionsTopic(PASSING, 4, None)], 5000), 3
         )
         await asyncio.sleep(self._chance.uniform(0, 3))
-        self._client.note(f"{PASSING} goes")
+        self._client.note(f"deletes {PASSING}")
         await self._ask(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(PASSING)], timeout_ms=5000), 6)
 
     async def delete_records(self) -> None:
-        """Up to somewhere in the older half of what is known to be committed."""
+        """Delete records before a random offset in the older half of the partition."""
         partition = self._chance.randrange(self._partitions)
         place = (self._topic, partition)
         before = self._chance.randint(0, self._checks.latest_seen(place, ANY_EPOCH) // 2)
         self._checks.deleting(place, before)
-        self._client.note(f"records of {self._topic}-{partition} before {before} shall go")
+        self._client.note(f"deletes the records of {self._topic}-{partition} before {before}")
         wanted = DeleteRecordsRequest.DeleteRecordsPartition(partition, before)
         request = DeleteRecordsRequest([DeleteRecordsRequest.DeleteRecordsTopic(self._topic, [wanted])], 3000)
         try:
@@ -102,4 +102,4 @@ class Administrator:
         try:
             await self._client.ask_controller(request, version, answer_to(type(request)))
         except UnreachableError:
-            self._client.note("nobody answers")
+            self._client.note("no response")

@@ -1,7 +1,7 @@
-"""Tellers of a bank: rivals that use the same transactional id, one after the other, as far as they know.
+"""Producers of the bank workload, which share one transactional id and therefore fence each other.
 
-Each goes on from what its predecessor has left. Now and then one stands still in the middle of a transfer, and goes on
-when another may have taken its place: a zombie, which must not get any further.
+Each one continues from the committed transfers of its predecessors. Sometimes it pauses within a transfer, so that
+another producer may fence it meanwhile: as a zombie, it must not commit.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from simulation.transaction_checks import TransactionChecks
 from simulation.transactional_producer import GivenUpError, TransactionalProducer
 
 BANK = "bank"
-"""Their transactional id."""
+"""The transactional id of all bank producers."""
 
 
 class BankProducer:
-    """An account's statements are in the partition of `topic` that its number says."""
+    """Transfers money; the number of an account decides the partition of its statements."""
 
     def __init__(
         self, client: Client, transactions: TransactionChecks, bank: BankChecks, topic: str, partitions: int
@@ -48,12 +48,12 @@ class BankProducer:
                     await self._transfer()
                 return
             except (UnreachableError, GivenUpError) as error:
-                self._client.note(f"gives up: {type(error).__name__}: {error}")
+                self._client.note(f"starts again after {type(error).__name__}: {error}")
                 self._producer.forget_all()
                 await asyncio.sleep(chance.uniform(0.05, 0.5 if self._stopping else 3))
 
     async def _open(self) -> None:
-        """Take the others' place, and find what they have left."""
+        """Fence the other producers, and read the transfers that they have committed."""
         await self._producer.begin()
         self._attempts += 1
         transaction = b"%s#%d" % (self._name, self._attempts)
@@ -65,7 +65,7 @@ class BankProducer:
         await self._producer.end(transaction, commit=True)
         await self._reader.read_up_to(barriers)
         self._ledger = Ledger(value for log in self._reader.found.values() for value in log.values())
-        if not self._producer.is_fenced:  # or else another may go on meanwhile
+        if not self._producer.is_fenced:  # otherwise another producer may commit meanwhile
             self._bank.found(self._ledger)
 
     async def _transfer(self) -> None:
@@ -85,11 +85,11 @@ class BankProducer:
         for statement in statements:
             await self._producer.write(statement.account % self._partitions, [statement.value()])
             if number and chance.random() < 0.1:
-                self._client.note(f"stands still in transfer {number}")
+                self._client.note(f"pauses in transfer {number}")
                 await asyncio.sleep(chance.uniform(0.5, 4))
         what = chance.random()
         if what < 0.1:
-            raise GivenUpError("as one that crashes")
+            raise GivenUpError("simulated crash")
         commit = what < 0.8
         await self._producer.end(transaction, commit=commit)
         if commit:
@@ -97,7 +97,7 @@ class BankProducer:
             self._bank.transferred(self._ledger.transfers)
 
     def _two_accounts(self) -> list[int]:
-        """In different partitions."""
+        """Choose two accounts in different partitions."""
         accounts = list(range(ACCOUNTS))
         self._client.chance.shuffle(accounts)
         giver, *others = accounts

@@ -1,7 +1,7 @@
-"""A client of the cluster, as far as its connections and its picture of the cluster go.
+"""A client's connections and metadata.
 
-`Wire` is one connection, on which requests may follow each other without waiting; `Client` knows who leads what. What
-is sent, and what is done about an answer, is the workload's (`producers`, `readers`, `consumer_group`).
+`Wire` is one connection with pipelined requests; `Client` caches leaders and coordinators. The requests are those of
+the workloads (`producers`, `readers`, `consumer_group`).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def virtual_wall_ms() -> int:
 
 
 class UnreachableError(ConnectionError):
-    """No answer, and none to be expected on this connection."""
+    """No response has come, and none will come on this connection."""
 
 
 class Wire(asyncio.Protocol):
-    """One connection. Answers come in the order of requests."""
+    """One connection. Responses come in the order of the requests."""
 
     def __init__(self, host: str, broker: str) -> None:
         self.host = host
@@ -61,7 +61,7 @@ class Wire(asyncio.Protocol):
         return wire
 
     async def ask(self, request: Message, version: int, answer: type[R], timeout_s: float = TIMEOUT_S) -> R:
-        """Raises UnreachableError; whether the request took effect is not known then."""
+        """Send a request and return its response. Raises UnreachableError; the request may have taken effect."""
         if self.lost or self._transport is None:
             raise UnreachableError(f"{self._broker}: closed")
         self._sent += 1
@@ -83,7 +83,7 @@ class Wire(asyncio.Protocol):
 
     def _give_up(self, waiting: asyncio.Future[bytes]) -> None:
         if not waiting.done():
-            waiting.set_exception(UnreachableError(f"{self._broker}: no answer"))
+            waiting.set_exception(UnreachableError(f"{self._broker}: no response"))
             self.close()
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ class Wire(asyncio.Protocol):
 
 
 class Client:
-    """`chance` decides what a real client leaves to chance; `brokers` are the hosts to begin with."""
+    """`chance` makes random choices; `brokers` are the bootstrap servers."""
 
     def __init__(
         self,
@@ -129,19 +129,19 @@ class Client:
         rack: str = "",
         wall_ms: Callable[[], int] = virtual_wall_ms,
     ) -> None:
-        """`wall_ms` is the time that it writes into records."""
+        """`wall_ms` returns the timestamp for records."""
         self.host = host
         self.wall_ms = wall_ms
         self.rack = rack
         self.preferred: dict[TopicPartition, int] = {}
-        """The broker to read from, where the leader has named one."""
+        """The preferred read replicas that leaders have named."""
         self.chance = chance
         self._brokers = brokers
         self._trace = trace
         self._wires: dict[str, Wire] = {}
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
         self._epochs: dict[TopicPartition, int] = {}
-        """The latest leader epoch that was heard of: a broker that knows an older one only is not believed."""
+        """The latest known leader epochs; metadata with an older epoch is ignored."""
         self._coordinators: dict[tuple[int, str], str] = {}
         self.topic_ids: dict[str, bytes] = {}
 
@@ -149,7 +149,7 @@ class Client:
         self._trace.add(self.host, event)
 
     async def wire(self, broker: str) -> Wire:
-        """A connection, the one that is there if it is. Raises UnreachableError."""
+        """Return an open connection, or connect. Raises UnreachableError."""
         wire = self._wires.get(broker)
         if wire is None or wire.lost:
             wire = await Wire.connect(self.host, broker)
@@ -161,7 +161,7 @@ class Client:
         return wire
 
     async def ask_any(self, request: Message, version: int, answer: type[R]) -> R:
-        """The first broker that answers, of all in random order. Raises UnreachableError."""
+        """Ask the brokers in random order until one responds. Raises UnreachableError."""
         brokers = list(self._brokers)
         self.chance.shuffle(brokers)
         for broker in brokers:
@@ -169,43 +169,43 @@ class Client:
                 return await (await self.wire(broker)).ask(request, version, answer)
             except UnreachableError:
                 continue
-        raise UnreachableError("no broker answers")
+        raise UnreachableError("no broker responds")
 
     async def ask_controller(self, request: Message, version: int, answer: type[R]) -> R:
-        """Whoever is the controller, if somebody knows. Raises UnreachableError."""
+        """Ask the controller that Metadata names. Raises UnreachableError."""
         found = await self.ask_any(MetadataRequest([]), METADATA_VERSION, MetadataResponse)
         if found.controller_id < 0:
-            raise UnreachableError("nobody is the controller")
+            raise UnreachableError("Metadata names no controller")
         return await (await self.wire(f"broker-{found.controller_id}")).ask(request, version, answer)
 
     async def leader(self, topic: str, partition: int) -> Wire:
-        """A connection to who is believed to lead, in `leader_epoch` now. Raises UnreachableError."""
+        """Return a connection to the cached leader. Raises UnreachableError."""
         if (topic, partition) not in self._leaders:
             await self._look_up(topic)
         found = self._leaders.get((topic, partition))
         if found is None:
-            raise UnreachableError(f"nobody leads {topic}-{partition}")
+            raise UnreachableError(f"{topic}-{partition} has no leader")
         wire = await self.wire(f"broker-{found[0]}")
         if self._leaders.get((topic, partition)) != found:
-            # A real client, too, tells no leader an epoch that it has from the next one's.
-            raise UnreachableError(f"another leads {topic}-{partition} meanwhile")
+            # As a real client, never send a leader the epoch of its successor.
+            raise UnreachableError(f"the leader of {topic}-{partition} has changed")
         return wire
 
     def leader_id(self, topic: str, partition: int) -> int | None:
-        """Who is believed to lead, if somebody is."""
+        """Return the cached leader."""
         return self._leaders.get((topic, partition), (None, -1))[0]
 
     def leader_epoch(self, topic: str, partition: int) -> int:
         return self._epochs.get((topic, partition), -1)
 
     def heard_of_epoch(self, topic: str, partition: int, epoch: int) -> None:
-        """Somebody else has read in this leader epoch."""
+        """Learn of a leader epoch from another member's committed offset."""
         if epoch > self.leader_epoch(topic, partition):
             self._epochs[topic, partition] = epoch
             self.forget_leader(topic, partition)
 
     def forget_leader(self, topic: str, partition: int) -> None:
-        """It did not answer, or leads no more."""
+        """Drop the cached leader, which did not respond or has resigned."""
         self._leaders.pop((topic, partition), None)
         self.preferred.pop((topic, partition), None)
 
@@ -223,7 +223,7 @@ class Client:
                     self._epochs[key] = partition.leader_epoch
 
     async def coordinator(self, key: str, key_type: int = 0) -> Wire:
-        """Of a group, or of a transactional id (type 1). Raises UnreachableError."""
+        """Return a connection to the coordinator of a group or transactional id (type 1). Raises UnreachableError."""
         broker = self._coordinators.get((key_type, key))
         if broker is None:
             request = FindCoordinatorRequest(key=key, key_type=key_type)

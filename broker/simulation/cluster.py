@@ -1,4 +1,4 @@
-"""What a run needs of the brokers under test, of whichever kind their cluster is."""
+"""The brokers under test: the protocol that all kinds of cluster implement, and their common settings."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ SETTINGS = {
 
 
 class Cluster(Protocol):
-    """Brokers 0 and on, on the hosts `broker-0` and on. Who changes what runs waits for who does so already."""
+    """Brokers 0, 1 … on the hosts `broker-0`, `broker-1` …. Starts and stops of a process wait for each other."""
 
     ids: tuple[int, ...]
     hosts: list[str]
     log_dirs: int
-    """How many each broker has."""
+    """The number of log directories per broker."""
 
     @property
     def processes(self) -> Sequence[Process]: ...
@@ -48,42 +48,42 @@ class Cluster(Protocol):
     def running(self) -> Mapping[int, Node]: ...
 
     def in_sync(self, topic: str, index: int) -> Mapping[int, Partition]:
-        """The replicas, of brokers that run, that must have everything that is committed."""
+        """Return the replicas in the ISR on running brokers, which must have every committed record."""
         ...
 
     def unsettled(self) -> str:
-        """What the cluster itself has still to do when all is well."""
+        """Describe what the cluster must still do after the faults; an empty string if nothing."""
         ...
 
     async def start(self) -> None: ...
 
     async def kill(self, broker: int) -> bool:
-        """As kill -9: what was written is there. False if it did not run."""
+        """Kill a broker as SIGKILL does: its disk keeps unsynced data. Return False if it does not run."""
         ...
 
     async def lose_power(self, broker: int) -> bool:
-        """What was not synced is gone, and nobody hears of it. False if it does not run, or if it is the only one in
-        sync somewhere: nothing could save that."""
+        """Cut a broker's power: its disk may lose unsynced data, and its connections stay silent. Return False if it
+        does not run, or if it is the only replica in some ISR, so that the loss of records would be no bug."""
         ...
 
     async def stop(self, broker: int) -> bool:
-        """In an orderly way. False if it does not run."""
+        """Stop a broker with a controlled shutdown. Return False if it does not run."""
         ...
 
     async def begin(self, broker: int) -> None:
-        """Start it again, if it does not run."""
+        """Start a broker if it does not run."""
         ...
 
     async def stand_still(self, process: Process, seconds: float) -> None:
-        """As SIGSTOP, and SIGCONT later."""
+        """Pause a process as SIGSTOP and SIGCONT do."""
         ...
 
     def disk_trouble(self, broker: int) -> AbstractContextManager[bool]:
-        """While it lasts the broker may lose its disks, and end. False if that must not befall it now."""
+        """Allow the broker to lose its log directories, and to end, within the block. False if it must not now."""
         ...
 
     async def restart_all(self, *, orderly: bool) -> None:
-        """All brokers are stopped or killed, and begin again."""
+        """Stop or kill all brokers and start them again."""
         ...
 
     async def end(self) -> None: ...
@@ -91,7 +91,7 @@ class Cluster(Protocol):
 
 LOG_DIRS = ("data", "more")
 AGAIN_S = 1.0
-"""After which a process that could not begin is started again."""
+"""The pause before another try to start a process."""
 
 
 def host_settings(broker: int, host: str, log_dirs: int) -> dict[str, str]:
@@ -103,7 +103,7 @@ def host_settings(broker: int, host: str, log_dirs: int) -> dict[str, str]:
 
 
 async def stop_for(process: Process, seconds: float) -> None:
-    """Nothing of the process runs for so long."""
+    """Run nothing of the process for so many seconds."""
     from simulation.virtual_loop import VirtualLoop
 
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Who reads what was committed: as Kafka's consumer with `isolation.level=read_committed`."""
+"""A consumer with `isolation.level=read_committed`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CommittedReader:
         self.positions = [0] * partitions
         self.found: dict[tuple[str, int], dict[int, bytes]] = {(topic, at): {} for at in range(partitions)}
         self.ends = [-1] * partitions
-        """The high watermarks as they were told last."""
+        """The high watermarks of the last Fetch responses."""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -35,7 +35,7 @@ class CommittedReader:
                 group.create_task(self._read(partition))
 
     async def read_up_to(self, values: Sequence[bytes]) -> None:
-        """Until these, which are committed, have been read, one in each partition. Raises UnreachableError."""
+        """Read until each partition has returned its committed value of `values`. Raises UnreachableError."""
         for partition, value in enumerate(values):
             for _ in range(TRIES):
                 if value in self.found[self._topic, partition].values():

@@ -1,4 +1,4 @@
-"""Consumers of a group: they join, share the partitions, read, commit, and come and go."""
+"""The members of a classic consumer group: they join, fetch, commit, leave, and are silent at times."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ R = TypeVar("R", bound=Message)
 
 
 class RejoinError(Exception):
-    """The membership is over."""
+    """The member must join the group again."""
 
 
 class Group:
-    """`SIZE` members on hosts of their own; now and then one leaves or is silent for a while."""
+    """`SIZE` members, each on a host of its own; sometimes one leaves or stops its heartbeats."""
 
     def __init__(
         self, client: Callable[[str], Client], checks: Checks, topic: str, partitions: int, chance: random.Random

@@ -1,7 +1,7 @@
-"""Points at which a process ends: at an operation of its disk, before it, in the middle of it, or right after it.
+"""Crash points: a process ends before, within or after an operation of its disk.
 
-`CrashingDisk` stands before any disk, in memory or the real one. Owns when the end comes and what is left of the
-operation; what an end is, its maker says.
+`CrashingDisk` wraps a disk, in memory or real. It decides when the process ends and which part of the operation
+remains; the caller's `die` ends the process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, cast
 from odradek_log.disk import Disk, write_all
 
 Kind = tuple[str, str]
-"""What is done, and to what kind of file."""
+"""The operation and the kind of file."""
 
 READING = ("pread", "size", "names", "exists", "is_directory", "modified_ms", "read_file")
 WRITING = (
@@ -40,7 +40,7 @@ _SEGMENT_FILE = re.compile(r"\d{20}(?:-\d{10})?\.(.+)")
 
 
 def file_kind(path: str) -> str:
-    """`log`, `snapshot`, `log.deleted`, `recovery-point-offset-checkpoint` …; of internal topics, whose it is."""
+    """Return `log`, `snapshot`, `recovery-point-offset-checkpoint` …, with a prefix for internal topics."""
     owner = next((word for name, word in _OWNERS if name in path), "")
     name = os.path.basename(path)
     found = _SEGMENT_FILE.fullmatch(name)
@@ -50,8 +50,8 @@ def file_kind(path: str) -> str:
 
 
 class CrashingDisk:
-    """Implements `odradek_log.disk.Disk` on `disk`. `die` is called when a point is reached; if it returns, the dead
-    process finds no disk any more, until `revive`."""
+    """Implements `odradek_log.disk.Disk` on `disk`. Calls `die` at the crash point; if it returns, all operations fail
+    until `revive`."""
 
     def __init__(self, disk: Disk, chance: random.Random, die: Callable[[], None]) -> None:
         self._disk = disk
@@ -61,9 +61,9 @@ class CrashingDisk:
         self._point: tuple[Kind | None, int] | None = None
         self.dead = False
         self.done: Counter[Kind] = Counter()
-        """How often what was done."""
+        """The number of operations of each kind."""
         self.reached: list[tuple[str, Kind]] = []
-        """The points that were reached: before, within or after what."""
+        """The crash points that were reached."""
         for name in READING:
             setattr(self, name, self._reading(getattr(disk, name)))
         for name in WRITING:
@@ -75,19 +75,19 @@ class CrashingDisk:
         return cast("Disk", self)
 
     def crash_at(self, kind: Kind | None, number: int) -> None:
-        """End at the operation of this kind, or of any, that is so many from now: 1 is the next."""
+        """Crash at the operation with this number from now, 1 is the next; only `kind` counts unless it is None."""
         self._point = (kind, number)
 
     def disarm(self) -> None:
         self._point = None
 
     def revive(self) -> None:
-        """A new process."""
+        """Let a new process use the disk."""
         self.dead = False
         self.disarm()
 
     def end(self) -> None:
-        """The process ends now."""
+        """End the process now."""
         self.dead = True
         self.disarm()
 
@@ -136,7 +136,7 @@ class CrashingDisk:
         raise _gone()
 
     def _begin(self, name: str, args: tuple[Any, ...]) -> None:
-        """A part of what takes the operating system more than one step; nothing of what does not."""
+        """Do a part of an operation that is not atomic."""
         if name == "write":
             write_all(self._disk, args[0], self._part(args[1]))
         elif name == "write_file":

@@ -17,14 +17,14 @@ from simulation.single_broker import DIRECTORY, SingleBroker
 from simulation.trace import Trace
 
 CRASHES = 10
-"""In a run."""
+"""The number of crashes in a run."""
 OPERATIONS_MAX = 60
 WAIT_S = 2.5
-"""For the point to be reached; then the process ends at that moment."""
+"""The time for reaching the crash point; after it, the process ends anyway."""
 
 
 class Crashes:
-    """`run` until there were `CRASHES`. `forgets`: the disk may forget what was not synced."""
+    """Crashes a single broker `CRASHES` times. `forgets`: the disk may lose unsynced data."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Crashes:
         await self._broker.begin_again(forget=forget)
 
     async def _stop(self) -> None:
-        """And be ended somewhere on the way, perhaps."""
+        """Restart the broker in order; it may crash on the way."""
         self._aim(OPERATIONS_MAX // 2)
         await self._broker.restart_all(orderly=True)
 
@@ -101,7 +101,7 @@ class Crashes:
         self._disk.fail(DIRECTORY, error, calls=calls)
         await asyncio.sleep(self._chance.uniform(0.2, 2))
         self._disk.heal(DIRECTORY)
-        self._trace.add("disk", "is well again")
+        self._trace.add("disk", "works again")
 
     async def _meanwhile(self) -> None:
         chance = self._chance

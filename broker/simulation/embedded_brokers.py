@@ -1,7 +1,4 @@
-"""The brokers under test: an embedded cluster, one host for each broker, everything around them in memory.
-
-Owns how brokers begin and end. All of them are one process.
-"""
+"""The brokers under test as an embedded cluster: one process, one host per broker, network and disks in memory."""
 
 from __future__ import annotations
 
@@ -57,7 +54,7 @@ class EmbeddedBrokers:
         await self._until_begun(start)
 
     async def _until_begun(self, begin: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """As often as it takes: a disk may refuse."""
+        """Try to start until it succeeds: a disk fault may prevent it."""
         while True:
             try:
                 return await self._do(begin())
@@ -102,7 +99,7 @@ class EmbeddedBrokers:
             self._trace.add(host, "loses power")
             self._network.power_off(host)
             await self._do(self._cluster.kill_broker(broker))
-            # It may have become the only one in sync by what was under way.
+            # It may have become the only replica in an ISR meanwhile.
             lost = self._disk.lose_power(host) if self._may_lose(broker) else 0
             self._trace.add(host, f"{lost} files lost something")
             return True
@@ -142,7 +139,7 @@ class EmbeddedBrokers:
             await self.start()
 
     async def lose_power_everywhere(self) -> None:
-        """All brokers, and the controller, forget what was not synced, and begin again."""
+        """Cut the power of all brokers and the controller, and start them again."""
         async with self._one_change:
             self._trace.add("all", "lose power")
             for host in self.hosts:

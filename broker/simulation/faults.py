@@ -1,4 +1,4 @@
-"""What goes wrong, when and for how long: drawn from the seed, up to three things at a time; in the end all is well."""
+"""Random faults, drawn from the seed, up to three at a time. At the end, every fault is undone."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ CLIENTS = (
 )
 AT_ONCE = (1, 2, 2, 3)
 Kind = tuple[int, Callable[[], Awaitable[None]]]
-"""How often, beside the others, and what."""
+"""The weight of a fault, and the coroutine that causes and undoes it."""
 
 
 class Faults:
-    """`run` for so many virtual seconds."""
+    """Causes faults for the virtual seconds given to `run`."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Faults:
         self._kinds.extend(kinds)
 
     async def run(self, duration_s: float) -> None:
-        # Not everything in every run: what needs three of a kind in a row would hardly ever happen.
+        # Each run has other weights: otherwise, three faults of a kind in a row would hardly ever happen.
         weights = [weight * self._chance.choice((0, 1, 1, 4)) for weight, _ in self._kinds]
         weights[0] += 1
         kinds = [kind for _, kind in self._kinds]
@@ -101,7 +101,7 @@ class Faults:
                 group.create_task(one())
         for process in self._cluster.processes:
             process.clock.restore_wall()
-        # Side by side: one may have to wait until another is sound again.
+        # Together, because one may have to wait for another.
         await asyncio.gather(*(self._replace(broker) for broker in self._cluster.ids))
 
     # -- brokers ------------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class Faults:
     # -- the network --------------------------------------------------------------------------------------------------
 
     async def _partition(self) -> None:
-        """One broker from one other or from both, in one direction or in both; clients reach all of them."""
+        """Cut one broker off from one or all others, in one direction or both; clients still reach all brokers."""
         hosts = list(self._cluster.hosts)
         self._chance.shuffle(hosts)
         one, *others = hosts
@@ -143,10 +143,10 @@ class Faults:
         ways: list[Way] = [(one, other) for other in others]
         back: list[Way] = [(other, one) for other in others]
         ways, sign = self._chance.choice(((ways, "->"), (back, "<-"), (ways + back, "<->")))
-        self._trace.add("network", f"nothing passes {one} {sign} {', '.join(others)}")
+        self._trace.add("network", f"is blocked: {one} {sign} {', '.join(others)}")
         self._network.block(ways)
         await self._for(0.5, 10)
-        self._trace.add("network", f"passes again: {one} {sign} {', '.join(others)}")
+        self._trace.add("network", f"is open again: {one} {sign} {', '.join(others)}")
         self._network.unblock(ways)
 
     async def _reset(self) -> None:
@@ -158,7 +158,7 @@ class Faults:
     async def _slow_link(self) -> None:
         a, b = self._chance.sample(self._cluster.hosts, 2)
         seconds = self._chance.choice((0.02, 0.1, 0.6))
-        self._trace.add("network", f"{a} -> {b} takes {seconds:g} s longer")
+        self._trace.add("network", f"{a} -> {b} has {seconds:g} s more latency")
         self._network.slow_down((a, b), seconds)
         await self._for(1, 10)
         self._network.slow_down((a, b), 0.0)
@@ -173,7 +173,7 @@ class Faults:
         self._disk.sync_s.pop(host, None)
 
     async def _break_disk(self) -> None:
-        """One log directory, for a while and then some calls later; its broker has to be started anew afterwards."""
+        """Break one log directory for a while. Its broker must restart afterwards."""
         broker = self._chance.choice(self._cluster.ids)
         directory = f"/{self._cluster.hosts[broker]}/{self._chance.choice(LOG_DIRS[: self._cluster.log_dirs])}"
         with self._cluster.disk_trouble(broker) as may_be:
@@ -187,15 +187,15 @@ class Faults:
         self._disk.fail(directory, error, calls=self._chance.choice((0, 3, 30)))
         await self._for(0.5, 8)
         self._disk.heal(directory)
-        self._trace.add(self._cluster.hosts[broker], f"{directory} is well again")
+        self._trace.add(self._cluster.hosts[broker], f"{directory} works again")
         self._broken.remove(directory)
         await self._replace(broker)
 
     async def _replace(self, broker: int) -> None:
-        """What has gone offline, a new process takes up again."""
+        """Restart a broker with an offline log directory or partition."""
         while (node := self._cluster.running.get(broker)) is not None and (
             any(each.offline for each in node.directories)
-            # One that could not be opened at the start, in a directory that others could be opened in.
+            # A partition that the broker could not open in a directory that is online.
             or any(each.error == ErrorCode.KAFKA_STORAGE_ERROR for each in node.broker.partitions)
         ):
             if not await self._cluster.kill(broker):
@@ -209,7 +209,7 @@ class Faults:
         process.clock.advance_wall(by_ms)
 
     async def _stand_still(self) -> None:
-        """For longer than a session lasts, perhaps."""
+        """Pause a process, possibly for longer than its session timeout."""
         process = self._chance.choice(self._cluster.processes)
         await self._cluster.stand_still(process, self._chance.choice((0.3, 3, 9)) * self._chance.uniform(0.8, 1.2))
 

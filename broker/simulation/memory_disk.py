@@ -1,4 +1,4 @@
-"""Disks in memory that forget what was not forced to them when the power goes.
+"""Disks in memory that may lose unsynced data in a power loss.
 
 One tree for all hosts; the first part of a path is the host. The file system keeps a journal of metadata in order, as
 ext4 and XFS do: names survive a power loss as soon as they are given, truncations once anything was synced after them.
@@ -24,7 +24,7 @@ class _File:
         self.data = bytearray()
         self.durable = bytearray()
         self.changed_from = 0
-        """Both are the same up to here."""
+        """`data` and `durable` are equal up to here."""
         self.modified_ms = modified_ms
 
     def sync(self) -> None:
@@ -37,12 +37,12 @@ class _File:
         self.changed_from = min(self.changed_from, size)
 
     def commit_truncation(self) -> None:
-        """The journal knows of it: what was there before does not come back."""
+        """Make the truncation durable."""
         del self.durable[self.changed_from :]
 
     def lose(self, chance: random.Random, torn: bool) -> bool:
-        """Forget what was not synced, or a part of it; whether something was lost. After a `torn` neighbour nothing
-        more was written."""
+        """Lose unsynced data in part or whole. Return whether anything was lost. `torn`: an earlier segment has lost
+        data, so this one loses everything unsynced."""
         written = len(self.data)
         if self.changed_from == written == len(self.durable):
             return False
@@ -71,7 +71,7 @@ class MemoryLock:
 
 
 class _Trouble:
-    """What is wrong with a directory, after so many more calls."""
+    """The error of a directory, after `calls` more calls."""
 
     def __init__(self, error: int, calls: int) -> None:
         self.error = error
@@ -91,17 +91,17 @@ class MemoryDisk:
         self._truncated: dict[str, list[_File]] = {}
         self._troubles: dict[str, _Trouble] = {}
         self.sync_s: dict[str, float] = {}
-        """How long a sync takes on a host, on average; else 1 ms."""
+        """The mean duration of a sync by host; 1 ms for other hosts."""
         self.now_ms: Callable[[], int] = lambda: 0
 
     def take_time_s(self) -> float:
-        """How long syncs took since this was asked last."""
+        """Return the time that syncs have taken since the last call."""
         taken, self._taken_s = self._taken_s, 0.0
         return taken
 
     def fail(self, directory: str, error: int, *, calls: int) -> None:
-        """After so many more calls whatever is asked of the directory raises OSError(error): what writes, with ENOSPC;
-        with another error everything. Until `heal`."""
+        """After `calls` more calls, raise OSError(error) until `heal`: for writes only if it is ENOSPC, otherwise for
+        every operation in the directory."""
         self._troubles[directory + "/"] = _Trouble(error, calls)
 
     def heal(self, directory: str) -> None:
@@ -115,7 +115,7 @@ class MemoryDisk:
                     raise OSError(trouble.error, os.strerror(trouble.error), path)
 
     def lose_power(self, host: str) -> int:
-        """What was not synced is gone, in part or all; returns how many files lost something."""
+        """Lose unsynced data. Return the number of files that have lost data."""
         tree = self._root.get(host)
         return self._lose(tree) if isinstance(tree, dict) else 0
 
@@ -207,7 +207,7 @@ class MemoryDisk:
             except OSError:
                 if self._chance.random() < 0.5:
                     raise
-                # As much as there was room for; what comes next is refused.
+                # The disk fills up within this write.
                 data = data[: self._chance.randrange(max(len(data), 1))]
                 if not data:
                     raise
@@ -223,7 +223,7 @@ class MemoryDisk:
         self._truncated.setdefault(path.split("/")[1], []).append(file)
 
     def reserve(self, fd: int, size: int, /) -> None:
-        """It never runs short of room by itself."""
+        """Do nothing: space is unlimited."""
 
     def sync(self, fd: int, /) -> None:
         self._sync(*self._open[fd])
@@ -322,4 +322,4 @@ class MemoryDisk:
             self._sync(file, path)
 
     def sync_directory(self, path: str, /) -> None:
-        """Names survive anyway."""
+        """Do nothing: names are always durable."""

@@ -1,8 +1,8 @@
-"""A network in memory: hosts by name, connections with latency, and all that goes wrong between two hosts.
+"""A network in memory: hosts by name, connections with latency, and faults between two hosts.
 
-Owns what TCP promises (order, back-pressure, one end or a reset) and what it does not (when anything arrives, that the
-other side hears of an end). A partition delays what was sent until it heals, as retransmission does; a host without
-power says nothing any more. `create_server` and `create_connection` of `virtual_loop` come here.
+Keeps the promises of TCP (order, back-pressure, FIN or reset) and no more: arrival times are random, and a peer may
+never hear of the end of a connection. A partition delays bytes until it heals, as retransmission does; a host without
+power sends nothing. `VirtualLoop` passes `create_server` and `create_connection` to it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from simulation.process import PROCESS
 from simulation.trace import Trace
 
 PIPE_BYTES = 128 << 10
-"""What is under way or not read yet, in one direction; more stays with the sender."""
+"""The bytes in flight or unread in one direction; the sender buffers the rest."""
 HIGH_WATER_BYTES = 64 << 10
 FIN: Final = "fin"
 RESET: Final = "reset"
 Arriving = bytes | str
 Way = tuple[str, str]
-"""From a host to a host."""
+"""Source host and destination host."""
 
 
 class MemoryNetwork:
@@ -48,7 +48,7 @@ class MemoryNetwork:
     # -- what goes wrong ----------------------------------------------------------------------------------------------
 
     def block(self, ways: list[Way]) -> None:
-        """Nothing arrives on these ways, until as many `unblock`s."""
+        """Block these directions until the same number of `unblock` calls."""
         for way in ways:
             self._blocked[way] = self._blocked.get(way, 0) + 1
 
@@ -57,32 +57,32 @@ class MemoryNetwork:
             self._blocked[way] -= 1
             if not self._blocked[way]:
                 del self._blocked[way]
-        self._go_on()
+        self._resume_deliveries()
 
     def slow_down(self, way: Way, seconds: float) -> None:
-        """Everything on this way takes so much longer; 0 is the end of it."""
+        """Add latency to a direction; 0 removes it."""
         self._slow[way] = seconds
 
     def power_off(self, host: str) -> None:
-        """The host says nothing any more, not even that its connections are closed."""
+        """Let the host send nothing more, not even the end of its connections."""
         self._down.add(host)
 
     def power_on(self, host: str) -> None:
         self._down.discard(host)
-        self._go_on()
+        self._resume_deliveries()
 
     def reset_connections(self, a: str, b: str) -> int:
-        """Break all connections between two hosts; returns how many."""
+        """Reset all connections between two hosts. Return their number."""
         broken = [each for each in self._transports if (each.host, each.remote) in ((a, b), (b, a))]
         for transport in broken:
             transport.broken()
         return len(broken) // 2
 
     def is_open(self, source: str, destination: str) -> bool:
-        """May something sent by `source` arrive at `destination` now?"""
+        """Return whether bytes from `source` may arrive at `destination` now."""
         return (source, destination) not in self._blocked and destination not in self._down
 
-    def _go_on(self) -> None:
+    def _resume_deliveries(self) -> None:
         for transport in list(self._transports):
             transport.schedule()
 
@@ -112,7 +112,7 @@ class MemoryNetwork:
         server = self._servers.get((host, port))
         await asyncio.sleep(self.delay_s(host, source))
         if server is None or not server.is_serving():
-            raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens at {host}:{port}")
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"no server listens on {host}:{port}")
         near = MemoryTransport(self, protocol, source, host, port, copy_context())
         far = MemoryTransport(self, None, host, source, port, server.context)
         near.other, far.other = far, near
@@ -122,7 +122,7 @@ class MemoryNetwork:
         return near, protocol
 
     def delay_s(self, source: str, destination: str) -> float:
-        """How long the next thing takes on this way."""
+        """Return the latency of the next delivery in this direction."""
         chance = self._chance
         delay = 0.0001 + chance.expovariate(4000)
         if chance.random() < 0.01:
@@ -133,7 +133,7 @@ class MemoryNetwork:
         return host in self._down
 
     def cut(self, data: bytes) -> Iterator[bytes]:
-        """A stream is cut anywhere."""
+        """Split the bytes at a random place, sometimes."""
         if len(data) > 1 and self._chance.random() < 0.03:
             at = self._chance.randrange(1, len(data))
             yield data[:at]
@@ -151,7 +151,7 @@ class MemoryNetwork:
 
 
 class MemoryServer:
-    """What `create_server` returns."""
+    """The server that `create_server` returns."""
 
     def __init__(self, network: MemoryNetwork, factory: Callable[[], Any], host: str, port: int, serving: bool) -> None:
         self._network = network
@@ -246,13 +246,13 @@ class MemoryTransport(asyncio.Transport):
         self._closing = True
         self._forget_unsent()
         if self._network.is_unlucky():
-            self.other.lose_what_is_under_way()
+            self.other.lose_bytes_in_flight()
         self._end(None, RESET)
 
     # -- what the network does ----------------------------------------------------------------------------------------
 
     def accept(self, server: MemoryServer) -> None:
-        """The server's process takes the connection, if it still does."""
+        """Accept the connection, or reset it if the server has closed."""
         if self._lost:
             return
         if server.is_serving():
@@ -263,14 +263,14 @@ class MemoryTransport(asyncio.Transport):
             self._end(None, RESET)
 
     def broken(self) -> None:
-        """Somebody on the way reset the connection."""
+        """Reset both ends of the connection."""
         if not self._lost:
             self._closing = True
             self._forget_unsent()
             self._arriving.clear()
             self._end(ConnectionResetError(errno.ECONNRESET, "connection reset"), None)
 
-    def lose_what_is_under_way(self) -> None:
+    def lose_bytes_in_flight(self) -> None:
         self._arriving = deque(each for each in self._arriving if isinstance(each[1], str))
 
     def room(self) -> int:
@@ -284,7 +284,7 @@ class MemoryTransport(asyncio.Transport):
         self.schedule()
 
     def schedule(self) -> None:
-        """See to it that what comes next is looked at when it is due."""
+        """Schedule the next delivery."""
         if self._arriving and self._scheduled is None:
             when = max(self._arriving[0][0], self._loop.time())
             self._scheduled = self._loop.call_at(when, self._arrive, context=self._context)
@@ -293,7 +293,7 @@ class MemoryTransport(asyncio.Transport):
         self._scheduled = None
         while self._arriving and self._arriving[0][0] <= self._loop.time():
             if not self._network.is_open(self.remote, self.host):
-                return  # the network goes on when that changes
+                return  # the network schedules it again when that changes
             what = self._arriving[0][1]
             if self._closing:
                 self._arriving.popleft()
@@ -339,7 +339,7 @@ class MemoryTransport(asyncio.Transport):
             self._end(ConnectionResetError(errno.ECONNRESET, "connection reset by peer"), None)
 
     def _push(self) -> None:
-        """Send what there is room for."""
+        """Send as many bytes as the pipe has room for."""
         while self._unsent and self.other.room() > 0:
             piece = self._unsent.popleft()
             room = self.other.room()
@@ -377,8 +377,8 @@ class MemoryTransport(asyncio.Transport):
 
 
 def host_of(protocol: Any) -> str:
-    """On which host somebody connects: its process's. Where a process is all hosts, the brokers' peers say it in their
-    name: `broker-1-fetcher-0`."""
+    """Return the host that connects: that of the process. In an embedded cluster, one process has all hosts; there the
+    client id of a `BrokerConnection` names it: `broker-1-fetcher-0`."""
     process = PROCESS.get()
     if process is not None and len(process.hosts) == 1:
         return process.hosts[0]

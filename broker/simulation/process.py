@@ -1,7 +1,7 @@
-"""A process under test: whose callbacks run when, though all processes share one loop.
+"""A process under test. All processes share one event loop; each has a context of its own.
 
-Everything a process does is done in its `context`: tasks and timers inherit it, and the network and ZooKeeper deliver
-in it. So the loop can let one process stand still, and the network can tell who connects.
+Tasks and timers of a process inherit its `context`, and the network and ZooKeeper call it in that context. Thus the
+loop can pause one process, and the network knows the process behind a connection.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PROCESS: ContextVar[Process | None] = ContextVar("PROCESS", default=None)
 
 
 class Process:
-    """`hosts` are the machines that it is all of: one, but for an embedded cluster."""
+    """`hosts` are its hosts: one, or those of all brokers in an embedded cluster."""
 
     def __init__(self, name: str, hosts: tuple[str, ...], clock: Clock) -> None:
         self.name = name
@@ -29,16 +29,16 @@ class Process:
         self.context.run(PROCESS.set, self)
 
     async def do(self, work: Coroutine[Any, Any, R]) -> R:
-        """Let the process do this, and wait for it."""
+        """Run a coroutine in the process and wait for it."""
         return await asyncio.get_running_loop().create_task(work, context=self.context)
 
     def call(self, what: Callable[..., object], *args: Any) -> None:
-        """Let something befall the process, as soon as it runs."""
+        """Call a function in the process, once the process is not paused."""
         asyncio.get_running_loop().call_soon(what, *args, context=self.context)
 
 
 class ProcessTimers:
-    """What a ZooKeeper client of the process needs of time, or without a process the server."""
+    """The timers of a ZooKeeper client in the process; without a process, those of the server."""
 
     def __init__(self, process: Process | None) -> None:
         self._context = copy_context() if process is None else process.context

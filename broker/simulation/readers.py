@@ -1,4 +1,4 @@
-"""Who reads: consumers that were assigned all partitions of a topic, and who asks for the latest offsets."""
+"""Consumers without a group, which read all partitions of a topic, and a client that sends ListOffsets."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ MOVED = frozenset(
 
 
 async def fetch(client: Client, checks: Checks, topic: str, partition: int, position: int) -> int | None:
-    """The next position after one look at the partition; None when the leader has to be looked for.
+    """Send one Fetch. Return the next position; None if the caller must look up the leader again.
 
-    A client with a rack reads where the leader sends it (KIP-392)."""
+    A client with a rack fetches from the follower that the leader names (KIP-392)."""
     place = (topic, partition)
     preferred = client.preferred.get(place)
     try:
@@ -59,10 +59,10 @@ async def fetch(client: Client, checks: Checks, topic: str, partition: int, posi
 def judge(
     client: Client, checks: Checks, place: tuple[str, int], position: int, data: FetchResponse.PartitionData
 ) -> int | None:
-    """The next position after what one partition was answered; None when the leader has to be looked for."""
+    """Check a partition of a Fetch response. Return the next position; None if the leader must be looked up again."""
     error = ErrorCode(data.error_code)
     if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-        if place in client.preferred:  # a follower may not be there yet
+        if place in client.preferred:  # a follower may lag behind
             client.forget_leader(*place)
             return None
         return checks.out_of_range(place, position)
@@ -79,7 +79,7 @@ def judge(
 
 
 class Reader:
-    """Reads all partitions of a topic, side by side, from the beginning."""
+    """Reads all partitions of a topic concurrently from the beginning."""
 
     def __init__(self, client: Client, checks: Checks, topic: str, partitions: int) -> None:
         self._client = client
@@ -103,8 +103,8 @@ class Reader:
 
 
 class SessionReader:
-    """Reads all partitions of a topic as Kafka's consumer does: in one fetch session with each leader, whose requests
-    name what has changed and whose answers have what is new (KIP-227)."""
+    """Reads all partitions of a topic as Kafka's consumer does, with one incremental fetch session per leader
+    (KIP-227)."""
 
     def __init__(self, client: Client, checks: Checks, topic: str, partitions: int, brokers: Iterable[int]) -> None:
         self._client = client
@@ -136,14 +136,14 @@ class SessionReader:
             await asyncio.sleep(self._client.chance.uniform(0.1, 0.4))
 
     async def _session(self, wire: Wire, broker: int) -> None:
-        """Until the broker forgets it. Raises UnreachableError."""
+        """Fetch in one session until the broker ends it. Raises UnreachableError."""
         session_id, epoch = 0, 0
-        told: dict[int, tuple[int, int]] = {}
+        sent: dict[int, tuple[int, int]] = {}
         while True:
             wanted = {
                 at: (self._client.leader_epoch(self._topic, at), self.positions[at]) for at in self._led_by(broker)
             }
-            if not wanted and not told:
+            if not wanted and not sent:
                 await asyncio.sleep(0.1)
                 continue
             request = FetchRequest(max_wait_ms=MAX_WAIT_MS, min_bytes=1, max_bytes=1 << 20)
@@ -151,18 +151,18 @@ class SessionReader:
             news = [
                 FetchRequest.FetchPartition(at, leader_epoch, position, partition_max_bytes=PARTITION_BYTES)
                 for at, (leader_epoch, position) in wanted.items()
-                if told.get(at) != (leader_epoch, position)
+                if sent.get(at) != (leader_epoch, position)
             ]
             request.topics = [FetchRequest.FetchTopic(self._topic, partitions=news)] if news else []
-            gone = sorted(told.keys() - wanted.keys())
+            gone = sorted(sent.keys() - wanted.keys())
             request.forgotten_topics_data = [FetchRequest.ForgottenTopic(self._topic, partitions=gone)] if gone else []
             answer = await wire.ask(request, FETCH_VERSION, FetchResponse)
             if answer.error_code:
                 self._client.note(f"the fetch session with broker {broker} ends: {ErrorCode(answer.error_code).name}")
                 return
-            told, session_id, epoch = wanted, answer.session_id, epoch + 1
-            if not session_id:  # the broker has no room for one
-                told, epoch = {}, 0
+            sent, session_id, epoch = wanted, answer.session_id, epoch + 1
+            if not session_id:  # the broker's cache of sessions is full
+                sent, epoch = {}, 0
             parts = [self._take(data, wanted) for topic in answer.responses for data in topic.partitions]
             if not all(parts):
                 await asyncio.sleep(self._client.chance.uniform(0.1, 0.4))
@@ -171,7 +171,7 @@ class SessionReader:
         return [at for at in range(len(self.positions)) if self._client.leader_id(self._topic, at) == broker]
 
     def _take(self, data: FetchResponse.PartitionData, wanted: dict[int, tuple[int, int]]) -> bool:
-        """False if there was an error."""
+        """Record a partition of the response. Return False if it has an error."""
         at = data.partition_index
         reached = judge(self._client, self._checks, (self._topic, at), wanted[at][1], data)
         if reached is not None:
@@ -180,7 +180,7 @@ class SessionReader:
 
 
 class LatestOffsetReader:
-    """Asks again and again where the partitions end."""
+    """Sends ListOffsets for the latest offset of random partitions."""
 
     def __init__(self, client: Client, checks: Checks, topic: str, partitions: int) -> None:
         self._client = client
@@ -192,7 +192,7 @@ class LatestOffsetReader:
         while True:
             await asyncio.sleep(chance.uniform(0.05, 0.5))
             place = chance.choice(self._places)
-            # Who has just been elected is asked at once, for it may know less than its predecessor told.
+            # Ask a new leader immediately: it may know less than the old leader returned.
             for _ in range(TRIES):
                 if await self._ask(place):
                     break

@@ -1,5 +1,5 @@
-"""The broker under test is alone: one process that is the whole cluster, whose end may come at any operation of its
-disk. When it begins again it has what the disk kept.
+"""The broker under test as a cluster of one: its process may crash at any operation of its disk, and restarts on what
+the disk has kept.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OF_ONE = {
 
 
 class SingleBroker:
-    """A `Cluster` of one. `points` is the disk of the process, before `disk`."""
+    """A `Cluster` of one broker. `points` is the disk of its process, which wraps `disk`."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class SingleBroker:
         self.processes = [Process("the process", (HOST,), environment.clock)]
         self.points = points
         self.crashes = 0
-        """How often it ended as no process should."""
+        """The number of crashes so far."""
         self._static = {**SETTINGS, **OF_ONE, **settings, **host_settings(0, HOST, 1), "node.id": "0"}
         self._environment = environment
         self._disk = disk
@@ -73,7 +73,7 @@ class SingleBroker:
 
     @property
     def has_ended(self) -> bool:
-        """By itself, having lost its disk."""
+        """Whether the process has ended because its disk failed."""
         return self._cluster is None or self._cluster.ended.is_set()
 
     def in_sync(self, topic: str, index: int) -> dict[int, Partition]:
@@ -82,10 +82,10 @@ class SingleBroker:
         return {} if partition is None or partition.error else {0: partition}
 
     def unsettled(self) -> str:
-        return "" if self.running else "it does not run"
+        return "" if self.running else "the broker does not run"
 
     async def start(self) -> None:
-        """As often as it takes: the disk may refuse, or end the process again."""
+        """Try to start until it succeeds: a disk fault or a crash may prevent it."""
         async with self._one_change:
             await self._start(forget=False)
 
@@ -97,15 +97,15 @@ class SingleBroker:
             except Exception as error:
                 self._trace.add(HOST, f"cannot start: {type(error).__name__}: {error}")
                 if self.points.dead:
-                    self._begin_anew(forget=forget)
+                    self._restart_disk(forget=forget)
                 elif isinstance(error, OSError):
                     await asyncio.sleep(AGAIN_S)
                 else:
                     raise
 
     async def crash(self, *, forget: bool) -> None:
-        """It has ended by a crash point, or ends here, as by kill -9; and begins again. `forget`: the disk keeps
-        nothing for certain but what was synced."""
+        """Kill the process unless it has reached its crash point, and start it again. `forget`: the disk may lose
+        unsynced data."""
         await self.end_by_crash(forget=forget)
         await self.begin_again(forget=forget)
 
@@ -117,19 +117,19 @@ class SingleBroker:
             if self._cluster is not None:
                 await self._do(self._cluster.kill())
                 self._cluster = None
-            self._begin_anew(forget=forget)
+            self._restart_disk(forget=forget)
 
     async def begin_again(self, *, forget: bool) -> None:
-        """`forget`: so does the disk if it ends the process while it starts."""
+        """Start the process; `forget` holds for crashes during the start, too."""
         async with self._one_change:
             self._trace.add(HOST, "starts")
             await self._start(forget=forget)
 
     def fall_silent(self) -> None:
-        """The process is dead: nothing that it would still say is heard."""
+        """Drop everything that the dead process would still send."""
         self._network.power_off(HOST)
 
-    def _begin_anew(self, *, forget: bool) -> None:
+    def _restart_disk(self, *, forget: bool) -> None:
         self.crashes += 1
         lost = self._disk.lose_power(HOST) if forget else 0
         self._trace.add(HOST, f"has crashed; {lost} files lost something")
@@ -140,7 +140,7 @@ class SingleBroker:
         return nullcontext(True)
 
     async def restart_all(self, *, orderly: bool) -> None:
-        """A crash point may be met while it stops."""
+        """Stop and start the broker; it may reach a crash point while it stops."""
         if not orderly:
             await self.crash(forget=False)
             return
@@ -176,7 +176,7 @@ class SingleBroker:
             await self._stop(self._cluster)
 
     async def _stop(self, cluster: EmbeddedCluster) -> None:
-        """With its logs closed one after the other, or else threads would decide what comes first."""
+        """Stop the broker; its logs close one after the other, because the order of threads would be random."""
         with patch("concurrent.futures.ThreadPoolExecutor", _OneAfterTheOther):
             await self._do(cluster.stop(grace_ms=1000))
 

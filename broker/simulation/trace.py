@@ -1,4 +1,4 @@
-"""What happened, in order: the last events in words, and a number that tells two runs apart by any event at all."""
+"""The trace of a run: the last events as text, and a digest of all events, equal only for equal runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DISK_EVENTS = (
 
 
 class Trace:
-    """`now()` are virtual seconds."""
+    """`now()` returns virtual seconds."""
 
     def __init__(self) -> None:
         self.now: Callable[[], float] = lambda: 0.0
@@ -32,7 +32,7 @@ class Trace:
         self.digest = zlib.crc32(f"{now:.9f} {host} {event}".encode(), self.digest)
 
     def mix(self, number: int) -> None:
-        """Something happened that is not worth a line."""
+        """Add a number to the digest, without a line."""
         self.digest = zlib.crc32(b"%d %d" % (number, self.now() * 1e9), self.digest)
 
     def text(self, count: int = KEPT) -> str:
@@ -42,8 +42,8 @@ class Trace:
 
 
 class TraceLog:
-    """The brokers' logger: every event goes into the trace. `unexpected` is called with what a broker logs as an error:
-    but for a disk that fails nothing that happens here is one."""
+    """The brokers' logger, which adds every event to the trace. `unexpected` is called with each error that is not
+    about a failed disk: no other fault here may make a broker log an error."""
 
     def __init__(self, trace: Trace, unexpected: Callable[[str], None], facts: dict[str, Any] | None = None) -> None:
         self._trace = trace
@@ -68,11 +68,11 @@ class TraceLog:
             self._unexpected(text)
 
     def _note(self, level: str, event: str, facts: dict[str, Any]) -> str:
-        words = [f"{name}={_said(value)}" for name, value in (self._facts | facts).items()]
+        words = [f"{name}={_text(value)}" for name, value in (self._facts | facts).items()]
         text = f"{level}: {event}" + (f" ({', '.join(words)})" if words else "")
         self._trace.add("log", text)
         return text
 
 
-def _said(value: Any) -> str:
+def _text(value: Any) -> str:
     return f"{type(value).__name__}: {value}" if isinstance(value, BaseException) else str(value)

@@ -1,4 +1,8 @@
-"""Transactors: they write numbers and how far they have come, in transactions of which some are aborted."""
+"""Producers that write consecutive numbers and commit their position in the same transaction.
+
+They work as a consume-transform-produce loop does, with numbers in place of consumed records. Some transactions are
+aborted or abandoned.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from simulation.transactional_producer import GivenUpError, TransactionalProduce
 
 
 class TransactionalCopier:
-    """Writes to the partitions of `topic`; how far it has come is kept as an offset of `(source, number)`."""
+    """Writes to the partitions of `topic`, and commits its position as the offset of partition `number` of `source`."""
 
     def __init__(
         self, client: Client, checks: TransactionChecks, topic: str, partitions: int, source: str, number: int
@@ -38,7 +42,7 @@ class TransactionalCopier:
                     await self._transact()
                 return
             except (UnreachableError, GivenUpError) as error:
-                self._client.note(f"begins anew: {type(error).__name__}: {error}")
+                self._client.note(f"starts again after {type(error).__name__}: {error}")
                 self._producer.forget_all()
                 await asyncio.sleep(chance.uniform(0.05, 0.5))
 
@@ -63,7 +67,7 @@ class TransactionalCopier:
         await self._producer.commit_offset(self._source, end)
         what = chance.random()
         if what < 0.1:
-            raise GivenUpError("as one that crashes")
+            raise GivenUpError("simulated crash")
         commit = what < 0.75
         await self._producer.end(transaction, commit=commit)
         if commit:

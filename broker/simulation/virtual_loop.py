@@ -1,8 +1,7 @@
-"""An event loop on virtual time: it never waits, it moves the clock to what comes next.
+"""An event loop on virtual time: it never waits, but moves its clock to the next timer.
 
-Owns the clock, which processes stand still, and where work for threads runs: on the loop, after a while that the seed
-decides. Leaves the network to `memory_network`. Everything that happens is decided by the seed, so that a run can be
-had again.
+Owns the clock, the paused processes and executor work, which runs on the loop after a random delay. Leaves the network
+to `memory_network`. The seed decides everything, so that a run can be repeated.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from simulation.process import PROCESS, Process
 START_MS = 1_700_000_000_000
 _RESOLUTION_S = 1e-9
 _TURNS_MAX = 20_000
-"""How often the loop may turn at one and the same time."""
+"""The number of iterations without progress of time after which the loop gives up."""
 
 
 class NothingEverHappensError(Exception):
-    """Everybody waits, and nobody for the time; or nobody ever waits."""
+    """No timer is left to wait for, or the tasks never wait for time."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """`time()` are virtual seconds since the beginning. `disk_time_s()` says how long the disk took since it was asked
-    last."""
+    """`time()` returns the virtual seconds since the start. `disk_time_s()` returns the time that the disk has taken
+    since its last call."""
 
     _ready: deque[asyncio.Handle]
 
@@ -50,7 +49,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._disk_time_s = disk_time_s
         self._stopped: dict[Process, list[asyncio.Handle]] = {}
         self.failures: list[str] = []
-        """What nobody caught."""
+        """Exceptions that no task caught."""
         self.set_exception_handler(self._not_caught)
 
     def time(self) -> float:
@@ -68,14 +67,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # -- processes that stand still -----------------------------------------------------------------------------------
 
     def stop_process(self, process: Process) -> None:
-        """As SIGSTOP: nothing of it runs until `continue_process`; what it has to do meanwhile is late then."""
+        """Pause a process as SIGSTOP does; `continue_process` runs its overdue callbacks."""
         self._stopped[process] = []
 
     def continue_process(self, process: Process) -> None:
         self._ready.extend(self._stopped.pop(process))
 
     def _hold_back(self) -> None:
-        """What is to run now, but for what processes would do that stand still."""
+        """Move the due callbacks of paused processes out of the ready queue."""
         due = [*self._ready]
         self._ready.clear()
         for handle in due:
@@ -87,7 +86,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """What is due at the same time runs in the order in which this was called."""
+        """Timers that are due at the same time run in the order of their creation."""
         timer = asyncio.TimerHandle(when, callback, args, self, context)
         self._timers_made += 1
         heapq.heappush(self._timers, (when, self._timers_made, timer))
@@ -100,12 +99,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if ready or self._stopping:  # type: ignore[attr-defined]
             self._turns += 1
             if self._turns > _TURNS_MAX:
-                raise NothingEverHappensError("time stands still, for there is always something to be done at once")
+                raise NothingEverHappensError("time stands still: tasks keep the loop busy without waiting")
         else:
             while timers and timers[0][2].cancelled():
                 heapq.heappop(timers)
             if not timers:
-                raise NothingEverHappensError("everybody waits, and nobody for the time")
+                raise NothingEverHappensError("every task waits, and no timer is left")
             self._turns = 0
             self._now = max(self._now, timers[0][0])
         while timers and timers[0][0] <= self._now + _RESOLUTION_S:
@@ -118,7 +117,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 handle._run()
 
     def _write_to_self(self) -> None:
-        """There are no threads to be woken by."""
+        """Do nothing: no other thread wakes the loop."""
 
     def _not_caught(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -127,7 +126,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # -- threads ------------------------------------------------------------------------------------------------------
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
-        """All at once, when the thread gets to it; that it is done is heard when the disk is done."""
+        """Run the function after a random delay; the future completes after the time that the disk takes."""
         future = self.create_future()
 
         def run() -> None:
@@ -135,9 +134,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
             try:
                 result = func(*args)
             except Exception as error:
-                self.call_later(self._disk_time_s(), _settle, future, None, error)
+                self.call_later(self._disk_time_s(), _complete, future, None, error)
             else:
-                self.call_later(self._disk_time_s(), _settle, future, result, None)
+                self.call_later(self._disk_time_s(), _complete, future, result, None)
 
         self.call_later(self._chance.expovariate(2000), run)
         return future
@@ -151,7 +150,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return await self._network.connect(protocol_factory, host, port)
 
 
-def _settle(future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+def _complete(future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
     if future.cancelled():
         return
     if error is not None:

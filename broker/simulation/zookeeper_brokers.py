@@ -1,6 +1,6 @@
-"""The brokers under test: processes of a cluster over ZooKeeper, one on each host, with ZooKeeper in memory.
+"""The brokers under test over ZooKeeper: one process per broker and host, with ZooKeeper in memory.
 
-Owns the start and the end of brokers, and their sessions. Each broker is a `BrokerProcess`, as `odradek up --zookeeper`
+Starts and ends the brokers and their sessions. Each broker is a `BrokerProcess`, as `odradek up --zookeeper`
 starts it, with its own clock. The checks see all requests between brokers and all transactions of ZooKeeper.
 """
 
@@ -39,7 +39,7 @@ SESSION_MS = 6_000
 
 
 class WatchedZooKeeper(ZooKeeperDouble):
-    """Whatever is changed is shown to the checks. `slow_ms` more for every message, while there is something wrong."""
+    """Reports every transaction to the checks. `slow_ms` adds latency to each message."""
 
     def __init__(self, checks: ZooKeeperChecks, chance: random.Random) -> None:
         super().__init__(ProcessTimers(None), latency_ms=self._message_ms)
@@ -57,12 +57,12 @@ class WatchedZooKeeper(ZooKeeperDouble):
         return results
 
     def crash(self, client: DoubleZooKeeper) -> None:
-        # Who waits for an answer waits for ever; nobody is to wonder about that.
+        # Keep the futures of unanswered requests: asyncio would report their destruction.
         self._unanswered += [*client._session._requests, *client._session._waiting]
         super().crash(client)
 
     def force(self, op: Op) -> None:
-        """As somebody with a shell does it, if it can be done."""
+        """Commit an operation as an administrator with a shell would; ignore its failure."""
         with suppress(MultiError):
             _, events = self._tree.commit([op], 0)
             self._notify(events)
@@ -89,7 +89,7 @@ class ZooKeeperBrokers:
         self.processes = [Process(host, (host,), Clock(loop.wall_ns, loop.monotonic_ns)) for host in self.hosts]
         self.zookeeper = WatchedZooKeeper(checks, random.Random(chance.getrandbits(64)))
         self.sessions: dict[int, DoubleZooKeeper] = {}
-        """Of the processes that run, or are about to."""
+        """The ZooKeeper sessions of running and starting processes."""
         self._chance = chance
         self._unexpected = unexpected
         self._checks = checks
@@ -112,7 +112,7 @@ class ZooKeeperBrokers:
 
     @property
     def controller(self) -> Controller | None:
-        """The one with the highest epoch that believes to be it."""
+        """The controller with the highest epoch among the brokers that consider themselves the controller."""
         found = [process.role.controller for process in self._started.values() if process.role.controller is not None]
         return max(found, key=lambda each: each.image.epoch, default=None)
 
@@ -122,8 +122,8 @@ class ZooKeeperBrokers:
         return next((id for id, each in self._started.items() if each.role.controller is controller), None)
 
     def in_sync(self, topic: str, index: int) -> dict[int, Partition]:
-        """Those in sync by what ZooKeeper has, once they have heard so: who began anew, and has perhaps lost something,
-        does not count before the controller knows."""
+        """Return the stored ISR's replicas that know its leader epoch: a restarted broker, which may have lost records,
+        counts only after the controller has heard of its restart."""
         found: dict[int, Partition] = {}
         state = self._checks.state(topic, index)
         for broker in state.isr if state is not None else ():
@@ -139,7 +139,7 @@ class ZooKeeperBrokers:
         controllers = [broker for broker, each in self._started.items() if each.role.controller is not None]
         controller = self.controller
         if len(controllers) != 1 or controller is None:
-            return f"brokers {controllers} are controllers"
+            return f"brokers {controllers} consider themselves the controller"
         image = controller.image
         for topic in image.topics.values():
             for index, partition in enumerate(topic.partitions):
@@ -148,10 +148,10 @@ class ZooKeeperBrokers:
                 stored = self._checks.state(topic.name, index)
                 known = (partition.leader, partition.leader_epoch, partition.isr)
                 if stored is None or (stored.leader, stored.leader_epoch, stored.isr) != known:
-                    return f"{topic.name}-{index}: the controller knows {known}, stored is {stored}"
+                    return f"{topic.name}-{index}: the controller knows {known}, ZooKeeper has {stored}"
         for broker, process in self._started.items():
             if difference := _different(process.adapter.image, image):
-                return f"broker {broker} knows it differently: {difference}"
+                return f"broker {broker} has other metadata: {difference}"
         return ""
 
     # -- how brokers begin and end ------------------------------------------------------------------------------------
@@ -177,8 +177,8 @@ class ZooKeeperBrokers:
             return True
 
     def _may_lose(self, broker: int) -> bool:
-        """Nobody loses anything as long as somebody else has it, and this one is out of sync before it is back. A
-        controller can see to that only if it knows who is there, and lives to hear of it: one thing at a time."""
+        """Return whether the broker may lose unsynced data: other replicas must have it, and the controller must be
+        able to remove the broker from every ISR before it is back. Therefore only one broker loses data at a time."""
         controller = self.controller
         known = {} if controller is None else controller.image.brokers
         leads = [each.leader for each in self._started[broker].node.broker.partitions if each.leader is not None]
@@ -192,7 +192,7 @@ class ZooKeeperBrokers:
         )
 
     def may_fail(self, broker: int) -> bool:
-        """Whether something may befall this broker: not while another one has lost something, and counts as in sync."""
+        """Return whether the broker may fail: not while another broker that has lost data is still in an ISR."""
         weak = self._weak
         if weak is not None and all(weak in self.in_sync(*place) for place in self._checks.in_sync_on(weak)):
             weak = self._weak = None
@@ -200,7 +200,7 @@ class ZooKeeperBrokers:
 
     @contextmanager
     def shaken(self, broker: int) -> Iterator[None]:
-        """Something that may cost the broker its session lasts."""
+        """Mark the broker as one that may lose its session within the block."""
         self._shaken[broker] += 1
         try:
             yield
@@ -229,7 +229,7 @@ class ZooKeeperBrokers:
             return True
 
     async def begin(self, broker: int) -> None:
-        """As often as it takes: while ZooKeeper cannot be reached, for instance, no process stays."""
+        """Try to start until it succeeds: without ZooKeeper, for instance, every process ends."""
         async with self._changing[broker]:
             while broker not in self._started:
                 self._trace.add(self.hosts[broker], "starts")
@@ -247,7 +247,7 @@ class ZooKeeperBrokers:
         self.sessions[broker] = session
 
         def unexpected(said: str) -> None:
-            if self.sessions.get(broker) is session:  # what a dead process says while it is taken apart, it never said
+            if self.sessions.get(broker) is session:  # events of a process that was killed do not count
                 self._unexpected(said)
 
         log = TraceLog(self._trace, unexpected)
@@ -256,7 +256,7 @@ class ZooKeeperBrokers:
         self._ending[broker] = asyncio.get_running_loop().create_task(self._when_ended(broker, started))
 
     async def _when_ended(self, broker: int, process: BrokerProcess) -> None:
-        """A process that has lost its disks is gone, as if it were killed."""
+        """Handle the end of a process that has lost all log directories."""
         await process.ended.wait()
         if self._started.get(broker) is process:
             del self._started[broker]
@@ -306,7 +306,7 @@ class ZooKeeperBrokers:
 
 def watched_by(checks: ZooKeeperChecks) -> type[BrokerProcess]:
     class WatchedBroker(BrokerProcess):
-        """What it answers to other brokers is shown to the checks."""
+        """Reports the requests of other brokers that it accepts to the checks."""
 
         def __init__(self, node: Node, zk: ZooKeeper, environment: BrokerEnvironment) -> None:
             super().__init__(node, zk, environment)
@@ -334,7 +334,7 @@ def watched_by(checks: ZooKeeperChecks) -> type[BrokerProcess]:
 
 
 def _different(known: ClusterImage, image: ClusterImage) -> str:
-    """What clients could be told differently."""
+    """Describe the first difference between two images that clients could see."""
     for name in sorted(known.topics.keys() | image.topics.keys()):
         topics = known.topics.get(name), image.topics.get(name)
         if topics[0] is None or topics[1] is None or topics[0].id != topics[1].id:

@@ -1,5 +1,4 @@
-"""What goes wrong in a cluster over ZooKeeper beside `faults`: connections and sessions, ZooKeeper itself, and who is
-the controller."""
+"""Random faults of a cluster over ZooKeeper beside `faults`: connections, sessions, ZooKeeper itself and elections."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from simulation.zookeeper_brokers import ZooKeeperBrokers
 
 
 class ZooKeeperFaults:
-    """`kinds` are for `Faults.add`."""
+    """The faults in `kinds`, for `Faults.add`."""
 
     def __init__(self, chance: random.Random, cluster: ZooKeeperBrokers, trace: Trace) -> None:
         self._chance = chance
@@ -31,14 +30,14 @@ class ZooKeeperFaults:
         )
 
     def _any_broker(self) -> int:
-        """The controller, more often than not."""
+        """Choose a broker, the controller more often than others."""
         controller = self._cluster.controller_id
         if controller is not None and self._chance.random() < 0.5:
             return controller
         return self._chance.choice(self._cluster.ids)
 
     async def _cut_off(self) -> None:
-        """A broker from ZooKeeper, in one direction or in both; it reaches all others."""
+        """Cut a broker off from ZooKeeper, in one direction or both; it still reaches the other brokers."""
         broker = self._any_broker()
         process, session = self._cluster.processes[broker], self._cluster.sessions.get(broker)
         if session is None or not self._cluster.may_fail(broker):
@@ -46,7 +45,7 @@ class ZooKeeperFaults:
         to_server, to_client, sign = self._chance.choice(
             ((True, False, "->"), (False, True, "<-"), (True, True, "<->"))
         )
-        self._trace.add(process.name, f"nothing passes {sign} ZooKeeper")
+        self._trace.add(process.name, f"is cut off from ZooKeeper: {sign}")
         process.call(lambda: self._zookeeper.cut(session, to_server=to_server, to_client=to_client))
         with self._cluster.shaken(broker):
             await self._for(0.5, 12)
@@ -64,28 +63,28 @@ class ZooKeeperFaults:
         broker = self._any_broker()
         session = self._cluster.sessions.get(broker)
         if session is not None and self._cluster.may_fail(broker):
-            self._trace.add(self._cluster.hosts[broker], f"session {session.session_id:x} is ended")
+            self._trace.add(self._cluster.hosts[broker], f"session {session.session_id:x} is expired")
             self._zookeeper.expire(session)
 
     async def _slow_down(self) -> None:
         self._trace.add("zookeeper", "is slow")
         self._zookeeper.slow_ms = self._chance.choice((20, 200, 900))
         await self._for(1, 8)
-        self._trace.add("zookeeper", "is as fast as ever")
+        self._trace.add("zookeeper", "is fast again")
         self._zookeeper.slow_ms = 0
 
     async def _go_away(self) -> None:
         if not self._zookeeper.up:
             return
-        self._trace.add("zookeeper", "goes away")
+        self._trace.add("zookeeper", "stops")
         self._zookeeper.stop()
         await self._for(0.5, 8)
-        self._trace.add("zookeeper", "is back")
+        self._trace.add("zookeeper", "runs again")
         self._zookeeper.start()
 
     async def _move_controller(self) -> None:
-        """As an administrator does: the office is free for whoever is faster."""
-        self._trace.add("admin", f"the controller, broker {self._cluster.controller_id}, shall be another one")
+        """Delete the controller's znode, as an administrator does, so that the brokers elect a controller."""
+        self._trace.add("admin", f"removes the controller, broker {self._cluster.controller_id}")
         self._zookeeper.force(Delete(paths.CONTROLLER))
 
     async def _for(self, least_s: float, most_s: float) -> None:
