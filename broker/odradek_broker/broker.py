@@ -55,7 +55,7 @@ SESSION_EVICTION_MS = 120_000
 
 
 class Broker:
-    """See the attributes; everything enters through the constructor."""
+    """The parts of one broker, as attributes."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Broker:
         executor: DiskExecutor,
         directory_failed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`directory_failed` is called after a log directory has gone offline with all that is in it."""
+        """`directory_failed` is called after a log directory has gone offline with all its replicas."""
         self.config = config.for_release(ports.source.emulation.release)
         self.node_id = config.node_id
         self.metadata_source = ports.source
@@ -97,7 +97,7 @@ class Broker:
         self.channels = BrokerChannels(self.node_id, config.inter_broker_listener, lambda: self.image)
         self.assignments_manager = AssignmentsManager(self)
         self.log_syncer = LogSyncer(executor) if config.setting(SYNC) == "always" else None
-        """Set if every acknowledgement waits for the disk."""
+        """None unless every acknowledgement waits until the log is synced to the disk."""
         self.replica_fetcher_manager = ReplicaFetcherManager(
             self, channels=self.channels, quota=self.replication_quotas.follower, log_syncer=self.log_syncer
         )
@@ -112,7 +112,7 @@ class Broker:
         self._add_partitions_to_txn_manager: AddPartitionsToTxnManager | None = None
 
     def _compose_replicas(self, directories: list[LogDirectory]) -> None:
-        """Compose the parts for replicas, from log directories to moves: each part takes those above it."""
+        """Compose the parts that keep replicas, from log directories to moves between them."""
         self.log_directories = LogDirectories(directories, self.partitions, replicas_lost=self._replicas_lost)
         self.sealed_segments = SealedSegments(self.executor, self.timers, self.log_directories.handle_failure)
         log_configs = LogConfigs()
@@ -219,7 +219,7 @@ class Broker:
 
     @property
     def transactions_in_use(self) -> tuple[TransactionCoordinator | None, AddPartitionsToTxnManager | None]:
-        """The transaction coordinator and the AddPartitionsToTxnManager, as far as requests have needed them."""
+        """The transaction coordinator and the AddPartitionsToTxnManager; None until a request needs it."""
         return self._transaction_coordinator, self._add_partitions_to_txn_manager
 
     @property
@@ -331,7 +331,7 @@ class Broker:
         return registration is not None and len(registration.replicas) > 1
 
     def _stop_waiting_for(self, broker_id: int) -> None:
-        """A broker is fenced or shuts down: do not wait for it to join an ISR or to delete records."""
+        """Do not wait for a broker that is fenced or shuts down to join an ISR or to delete records."""
         for partition in self.partitions:
             leader = partition.leader
             if leader is not None and broker_id in leader.followers:

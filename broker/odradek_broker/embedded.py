@@ -149,7 +149,7 @@ class EmbeddedCluster:
     # -- brokers ------------------------------------------------------------------------------------------------------
 
     async def start_broker(self, static: Static) -> Node:
-        """Start a new broker, or one that was stopped or killed. Raises as `start`."""
+        """Start a new broker, or one that was stopped or killed. Raises the same errors as `start`."""
         node = await self._open(static)
         try:
             ensure_meta_properties(
@@ -230,8 +230,8 @@ class EmbeddedCluster:
             self._metadata_directory.abandon()
 
     async def create_topics(self, topics: Mapping[str, int]) -> None:
-        """Create topics, given as name to partitions, -1 for `num.partitions`. Raises ValueError for the first that the
-        controller refuses."""
+        """Create topics; `topics` has the number of partitions by name, -1 for `num.partitions`. Raises ValueError for
+        the first topic that the controller refuses."""
         wanted = [CreateTopicsRequest.CreatableTopic(name, count, -1) for name, count in topics.items()]
         created: CreateTopicsResponse = await self.controller.submit(CreateTopicsRequest(wanted))
         for result in created.topics:
@@ -252,8 +252,8 @@ class EmbeddedCluster:
         """Delete all topics, groups, producers and dynamic configurations; addresses and connections stay. Waiting
         requests end with an error. Clocks and faults stay as they are.
 
-        `topics`, name to partitions, are created in the same step, before a connected client can have one of them
-        auto-created with another number of partitions.
+        `topics` (the number of partitions by name) are created in the same step, before a connected client can have one
+        of them auto-created with another number of partitions.
         """
         # The controller applies changes in the order of the requests, so that no other request comes in between. The
         # old topics are deleted before the configurations, and the new ones begin with the new configurations.

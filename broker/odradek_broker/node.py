@@ -162,7 +162,7 @@ class Node:
             )
 
     def _previous_epoch(self) -> int:
-        """Return the broker epoch in which all directories were closed; -1 without one clean shutdown of all."""
+        """Return the broker epoch of the clean shutdown that closed all directories; -1 if there was none."""
         found = {each.previous_broker_epoch for each in self.directories}
         return found.pop() if len(found) == 1 else -1
 
@@ -200,7 +200,7 @@ class Node:
 
     @property
     def has_disk(self) -> bool:
-        """Whether some log directory has not failed."""
+        """Whether at least one log directory is online."""
         return any(not directory.offline for directory in self.directories)
 
     @property
@@ -209,9 +209,8 @@ class Node:
         return self._joined and not self._ended and self.broker.coordinators_ready
 
     async def leave(self, grace_ms: int) -> None:
-        """Complete the requests that wait and stop serving, after a controlled shutdown of the broker if there are
-        others.
-        """
+        """Complete the requests that wait, then stop serving and replicating. If other brokers continue, the
+        caller does the broker's controlled shutdown first."""
         self._close_http()
         self.broker.purgatory.expire_all()
         self.broker.stop_coordinators()  # completes requests that wait for a rebalance or a transaction
@@ -260,4 +259,4 @@ class Node:
 
 
 def _nothing() -> None:
-    """The unsubscriber before the subscription."""
+    """Stand in for `_unsubscribe` before `join` has subscribed."""

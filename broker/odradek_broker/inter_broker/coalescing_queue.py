@@ -29,8 +29,8 @@ class CoalescingQueue(Generic[K, V]):
         failure_event: str,
         log: Logger,
     ) -> None:
-        """`send` returns the entries to send again. If it raises, all are sent again, and `failure_event` is
-        logged. `sleep` takes milliseconds."""
+        """`send` returns the entries to send again. If it raises, all are sent again, and `failure_event` is logged.
+        `sleep` takes milliseconds."""
         self._send = send
         self._sleep = sleep
         self._retry_ms = retry_ms

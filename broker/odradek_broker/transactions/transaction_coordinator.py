@@ -97,7 +97,7 @@ class TransactionCoordinator:
         self._runtime.load(partition.index, txn_partition)
 
     def resigned(self, index: int) -> None:
-        """Another broker leads the partition now."""
+        """Unload the partition, because this broker no longer leads it."""
         self._runtime.unload(index)
 
     def metadata_changed(self, delta: MetadataDelta) -> None:

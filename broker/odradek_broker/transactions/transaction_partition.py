@@ -53,8 +53,8 @@ class TransactionPartition:
         generate_producer_id: GenerateProducerId,
         outcome_counts: Counter[TransactionOutcome],
     ) -> None:
-        """`write_timeout_ms` limits the wait of a request until its record is replicated. The partition
-        counts decided transactions in `outcome_counts`."""
+        """`write_timeout_ms` limits the wait of a request until its record is replicated. The partition counts decided
+        transactions in `outcome_counts`."""
         self.shard = TransactionShard(settings)
         self._log = log.bind(topic=partition.topic, partition=partition.index)
         self._coordinator = CoordinatorPartition(
