@@ -179,7 +179,9 @@ class EmbeddedCluster:
 
     def _directory_failed(self, node: Node) -> None:
         """End a broker without a healthy log directory, as Kafka does, and one that has lost the cluster's metadata."""
-        can_continue = node.has_disk and (self._metadata_directory is not None or not node.directories[0].offline)
+        can_continue = node.has_online_directory and (
+            self._metadata_directory is not None or not node.directories[0].offline
+        )
         if can_continue or node in self._ending:
             return
         self._environment.log.error("broker ends: its log directories have failed", broker=node.id)

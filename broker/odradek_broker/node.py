@@ -199,7 +199,7 @@ class Node:
         return self.server.listeners[0].port
 
     @property
-    def has_disk(self) -> bool:
+    def has_online_directory(self) -> bool:
         """Whether at least one log directory is online."""
         return any(not directory.offline for directory in self.directories)
 

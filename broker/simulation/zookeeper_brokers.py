@@ -209,7 +209,7 @@ class ZooKeeperBrokers:
 
     async def _kill(self, broker: int) -> None:
         process = self._started[broker]
-        if process.node.has_disk:
+        if process.node.has_online_directory:
             self._ending[broker].cancel()
             del self._started[broker]
             self.zookeeper.crash(self.sessions.pop(broker))

@@ -285,7 +285,7 @@ class BrokerProcess:
         await self.node.kill()
 
     def _directory_failed(self, node: Node) -> None:
-        if not node.has_disk and self._ending is None:
+        if not node.has_online_directory and self._ending is None:
             self._log.error("all log directories failed, the broker ends")
             self._ending = asyncio.get_running_loop().create_task(self._end())
 
