@@ -311,7 +311,7 @@ class Broker:
         if self._notify_log_dir_failure is not None:
             self._notify_log_dir_failure()
         elif self.image.levels.directories:
-            self.assignments_manager.report([each for each in partitions if self._has_others(each)])
+            self.assignments_manager.report([each for each in partitions if self._has_other_replicas(each)])
         if any(directory.offline for directory in self.log_directories.all):
             self._directory_failed()
 
@@ -326,7 +326,7 @@ class Broker:
             log_syncer=self.log_syncer,
         )
 
-    def _has_others(self, partition: Partition) -> bool:
+    def _has_other_replicas(self, partition: Partition) -> bool:
         registration = self.image.partition(partition.topic_id, partition.index)
         return registration is not None and len(registration.replicas) > 1
 
@@ -356,8 +356,8 @@ class Broker:
         if self._transaction_coordinator is not None:
             await self._transaction_coordinator.close()
 
-    def forget_clients(self) -> None:
-        """Forget the fetch sessions, after a reset of the cluster."""
+    def clear_fetch_sessions(self) -> None:
+        """Remove all fetch sessions, after a reset of the cluster."""
         self.fetch_sessions.clear()
 
     def _own_resources(self) -> set[ConfigResource]:

@@ -263,7 +263,7 @@ class EmbeddedCluster:
             self._delete_all_topics(), self.controller.forget_configs(), self.create_topics(topics or {})
         )
         for node in self.nodes.values():
-            node.broker.forget_clients()
+            node.broker.clear_fetch_sessions()
 
     async def _delete_all_topics(self) -> None:
         deleted = await self.controller.delete_all_topics()
