@@ -58,7 +58,8 @@ class Node:
         self.directories: list[LogDirectory] = []
         self.http: HttpPort | None = None
         self._unsubscribe: Callable[[], None] = _nothing
-        self._joined = False
+        self._has_parts = False
+        """Whether `join` has composed `broker`, `server` and `log_manager`."""
         self._ended = False
 
     @classmethod
@@ -105,10 +106,10 @@ class Node:
             apis = ports.source.apis
             table = (TABLE if apis is None else TABLE.with_unserved(apis)).without(ports.source.unserved_apis)
             routes = Routes(table, api_versions.downgrade())
-            among_brokers = (
+            inter_broker_routes = (
                 None if ports.control_requests is None else Routes(table, routes.downgrade, inter_broker=True)
             )
-            self.server = Server(broker, routes, self._listeners, self._channel_builders, among_brokers)
+            self.server = Server(broker, routes, self._listeners, self._channel_builders, inter_broker_routes)
             self.log_manager = LogManager(
                 config=lambda: broker.config,
                 log_directories=broker.log_directories,
@@ -121,7 +122,7 @@ class Node:
                 log=environment.log,
                 requests_handled=self.server.requests_handled,
             )
-            self._joined = True
+            self._has_parts = True
             await self.server.bind()
             broker.load()
             await self._register(ports)
@@ -206,7 +207,7 @@ class Node:
     @property
     def ready(self) -> bool:
         """Whether the broker serves metadata and its coordinators are loaded."""
-        return self._joined and not self._ended and self.broker.coordinators_ready
+        return self._has_parts and not self._ended and self.broker.coordinators_ready
 
     async def leave(self, grace_ms: int) -> None:
         """Complete the requests that wait, then stop serving and replicating. If other brokers continue, the
@@ -239,7 +240,7 @@ class Node:
         self.executor.close()
         if self._loop_lag is not None:
             self._loop_lag.stop()
-        if self._joined:
+        if self._has_parts:
             await self.log_manager.stop()
         await self.executor.stop()
 
@@ -249,7 +250,7 @@ class Node:
             return
         self._ended = True
         self._close_http()
-        if self._joined:
+        if self._has_parts:
             self.server.abort()
             self._unsubscribe()
             await self.broker.stop_replication()
