@@ -1,1 +1,1 @@
-"""Unmodified clients against a running broker: Odradek, or Apache Kafka itself to see that a test is right."""
+"""Unmodified clients against a running broker: Odradek, or Apache Kafka to check the tests themselves."""

@@ -1,4 +1,4 @@
-"""The broker under test, behind one face: Odradek (default) or Apache Kafka, chosen with `--broker`.
+"""The broker under test behind one interface: Odradek (default) or Apache Kafka, chosen with `--broker`.
 
 Owns how each is started for these tests. Both take Kafka's configuration names.
 """

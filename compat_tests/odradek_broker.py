@@ -1,4 +1,4 @@
-"""Odradek as the broker under test: in a process of its own, as a user of `odradek.Cluster` starts it."""
+"""Odradek as the broker under test: in a process of its own, started with `odradek.Cluster`."""
 
 from collections.abc import Mapping
 

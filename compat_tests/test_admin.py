@@ -1,4 +1,4 @@
-"""The administrators' clients of Python: the same story told with each library's own calls."""
+"""The Python admin clients: the same operations with each library's own calls."""
 
 import asyncio
 import time

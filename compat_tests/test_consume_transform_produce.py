@@ -1,4 +1,4 @@
-"""Consume, transform, produce: what was read is committed together with what was written, or not at all."""
+"""Consume, transform, produce: offsets and records are committed together or not at all."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What a producer's promise is worth when acknowledgements are lost: Odradek's faults make it happen.
+"""A producer's delivery guarantee when acknowledgements are lost, which Odradek's faults simulate.
 
 Only for Odradek, because Apache Kafka cannot be told to lose an answer.
 """

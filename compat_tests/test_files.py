@@ -1,4 +1,4 @@
-"""Kafka's DumpLogSegments reads every file that clients' work leaves on our disk, without a complaint."""
+"""Kafka's DumpLogSegments reads every file of Odradek's log directories without an error."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Groups whose members come, go and vanish while records keep coming: every record is delivered."""
+"""Groups whose members join, leave and die while records arrive: every record is delivered."""
 
 import contextlib
 import time

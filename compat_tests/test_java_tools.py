@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools, of both releases: what they print is what they print about Kafka."""
+"""Kafka's command-line tools of both releases: they print the same for Odradek as for Kafka."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Where a consumer begins: by hand, at the ends, where its group had stopped, and after the broker was away."""
+"""The position at which a consumer begins: an explicit offset, an end, a committed offset, after a broker restart."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Clients that stay connected while the broker under them becomes as new: `Cluster.reset()`."""
+"""Clients that stay connected while `Cluster.reset()` empties the broker."""
 
 import json
 from collections.abc import Callable, Iterator

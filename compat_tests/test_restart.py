@@ -1,4 +1,4 @@
-"""A broker that goes away and comes back while clients work: nothing acknowledged is lost, nothing is there twice."""
+"""A broker that restarts while clients work: no acknowledged record is lost or repeated."""
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer

@@ -1,4 +1,4 @@
-"""Timestamps: given by the producer, given by the broker, and looked up."""
+"""Timestamps of producers and of the broker, and offset look-up by timestamp."""
 
 import asyncio
 import time

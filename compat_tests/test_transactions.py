@@ -1,4 +1,4 @@
-"""Clients with transactions: what is read of them, whoever produced, and who may go on producing."""
+"""Transactional clients: which records consumers read, and which producers are fenced."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count

@@ -1,4 +1,4 @@
-"""Every client under test, behind one face (`model.Client`)."""
+"""Every client under test behind one interface (`model.Client`)."""
 
 from odradek_peers import KAFKA_3_9, KAFKA_4_3
 

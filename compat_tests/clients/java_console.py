@@ -1,4 +1,4 @@
-"""Kafka's console producer and console consumer, of the release that is named."""
+"""The console producer and console consumer of a given Kafka release."""
 
 from collections.abc import Sequence
 

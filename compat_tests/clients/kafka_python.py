@@ -1,4 +1,4 @@
-"""kafka-python of two ages: 3.x from this environment, and 2.0.2 for protocol versions that nobody speaks today."""
+"""kafka-python of two ages: 3.x from this environment, and 2.0.2 for protocol versions that no current client uses."""
 
 import base64
 import json

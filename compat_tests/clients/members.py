@@ -1,4 +1,4 @@
-"""Members of a consumer group, each a process of its own, told apart only by how they are started."""
+"""Members of a consumer group, each a process of its own; they differ only in their start command."""
 
 import json
 import os

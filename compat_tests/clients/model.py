@@ -1,4 +1,4 @@
-"""What every client under test can be asked to do, and what a record is to all of them."""
+"""The operations that every client under test has, and the record that all of them produce and consume."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

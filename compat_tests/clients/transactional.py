@@ -1,4 +1,4 @@
-"""Clients that produce in transactions, behind one face."""
+"""Transactional producers behind one interface."""
 
 import asyncio
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Clients that consume, transform and produce in one transaction, each in its own interface."""
+"""Clients that consume, transform and produce in one transaction, each with its own API."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The clusters under test, behind one face: three brokers with the ids 0, 1 and 2, each on a rack of its own.
+"""The clusters under test behind one interface: three brokers with the ids 0, 1 and 2, each on a rack of its own.
 
 Broker 0 runs all the time: in Kafka it is the controller too.
 """

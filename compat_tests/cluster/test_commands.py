@@ -1,4 +1,4 @@
-"""`odradek cluster`, `reassign`, `elect` and `verify` work against Kafka's brokers as they do against ours."""
+"""`odradek cluster`, `reassign`, `elect` and `verify` work with Kafka's brokers as they do with Odradek's."""
 
 import json
 import subprocess

@@ -1,1 +1,1 @@
-"""`odradek up` ended with kill -9, at random and at operations of its disk: what clients were told holds afterwards."""
+"""`odradek up` killed at random and at operations of its disk: what clients have seen must hold afterwards."""

@@ -1,4 +1,4 @@
-"""`python -m compat_tests.crash --seeds 100`: run seeds, say which points were reached; print what fails."""
+"""`python -m compat_tests.crash --seeds 100`: run seeds, print the crash points that were reached and the failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`odradek up`, ended by its own hand: `python -m compat_tests.crash.process POINT SEED FILE ARGUMENTS`.
+"""`odradek up`, which kills itself at a crash point: `python -m compat_tests.crash.process POINT SEED FILE ARGUMENTS`.
 
 `POINT` is JSON: at which operation of its disk, the kind of it (or null for any) and its number. What was reached is
 appended to `FILE` at the end.

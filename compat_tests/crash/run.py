@@ -1,4 +1,4 @@
-"""One run: a broker in a process of its own, crashed again and again under the simulation's clients and checks.
+"""One run: a broker process that crashes repeatedly under the clients and checks of the simulation.
 
 Owns the process, the loop on which the clients find it by the name that the simulation gives it, and the end: what is
 in the log when all is well again. The seed decides where the process ends and what clients leave to chance; how far

@@ -1,4 +1,4 @@
-"""A broker's process ended with kill -9. More of it: `python -m compat_tests.crash --seeds 100`."""
+"""A broker killed with kill -9 keeps what clients have seen. More seeds: `python -m compat_tests.crash --seeds 100`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Kafka's own frameworks and transactional clients in Java: what they promise to do exactly once, they do here."""
+"""Kafka's frameworks and transactional clients in Java: exactly-once processing works with the broker under test."""

@@ -1,4 +1,4 @@
-"""The broker of these tests: another than elsewhere, because it looks for transactions that timed out all the time."""
+"""The broker of these tests: another than elsewhere, because it checks for timed-out transactions very often."""
 
 from collections.abc import Iterator
 

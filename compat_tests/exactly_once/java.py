@@ -1,4 +1,4 @@
-"""Java programs beside the broker: ours, compiled once, and those in Kafka's jars, each as a small JVM."""
+"""Java programs of these tests: ours, compiled once, and those in Kafka's jars, each in a small JVM."""
 
 import subprocess
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Kafka Connect with exactly-once source support, its worker killed in the middle: a file's lines in another, once."""
+"""Kafka Connect with exactly-once source support: its worker is killed, and each line of a file arrives once."""
 
 from collections.abc import Callable
 from pathlib import Path

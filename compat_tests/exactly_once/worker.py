@@ -1,4 +1,4 @@
-"""Kafka Connect: one distributed worker, asked and told over REST."""
+"""One distributed worker of Kafka Connect, and its REST API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients did on a site over all its owners, and whether it is all there: records, topics, settings, groups.
+"""The work of clients over all owners of a data directory, and the check that all of it is stored.
 
 Owns the memory of it: what a broker acknowledged is written down here as it was told, and compared as a whole.
 """

@@ -1,4 +1,4 @@
-"""A broker's place, which outlives its owners: an address, two log directories, and perhaps a ZooKeeper.
+"""The place of a broker, which Kafka and Odradek own in turn: an address, two log directories, and perhaps a ZooKeeper.
 
 Owns how each owner is started on it and ended. An owner is told nothing of the one before: what it
 knows, it has from the files.

@@ -1,4 +1,4 @@
-"""A bank whose accounts are records: what a transfer writes, and what the statements of a bank must say.
+"""A bank whose accounts are records: the content of a transfer, and the rules for its statements.
 
 A transfer takes from one account and gives to another, and writes both new balances in one transaction; its number is
 one more than that of the last one its producer knows of. So the transfers of a bank in the order of their numbers are

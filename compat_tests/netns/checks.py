@@ -1,4 +1,4 @@
-"""What must hold of a history, whatever happened to the cluster: pure functions that return what does not hold.
+"""The rules for a history under any faults: pure functions that return the violations.
 
 A record that was acknowledged (acks=all) is there at the end, once, at its offset; whoever asks later is told of it;
 nothing that anybody was told goes back. Records are strings; those of an idempotent producer end with a number that

@@ -1,4 +1,4 @@
-"""Unmodified clients that ask all the time and write down what they did and were told (`history`).
+"""Unmodified clients that send requests all the time, and record requests and responses (`history`).
 
     python -m compat_tests.netns.clients KIND NAME FILE BOOTSTRAP TOPIC PARTITIONS [GROUP]
 

@@ -1,4 +1,4 @@
-"""What clients did and were told: operations, one per line of JSON in a file of each process.
+"""The requests and responses of clients: operations, one line of JSON each, in a file per process.
 
 The times are of the machine's monotonic clock, in seconds, so that operations of different processes can be compared:
 what ended before another began happened before it.

@@ -1,4 +1,4 @@
-"""What a client's process is told to do, and what librdkafka's clients here have in common."""
+"""The arguments of a client's process, and the common parts of librdkafka's clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who led which partition when, from ZooKeeper's own transaction log: what the controller decided, when it was written.
+"""The leaders of each partition over time, from the controller's writes in ZooKeeper's transaction log.
 
 A leader that is cut off answers as things stood until it hears that another leads: clients that have not heard of the
 other either, and whoever asks for a group's committed offsets, since nobody can tell one coordinator from another.

@@ -1,4 +1,4 @@
-"""Each check catches what it is there for, in a history made by hand, and is content without it."""
+"""Each check finds its violation in a history made by hand, and reports none without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written down is read again."""
+"""Operations that are written to a history are read again."""
 
 from __future__ import annotations
 

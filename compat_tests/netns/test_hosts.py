@@ -1,4 +1,4 @@
-"""The wire does to packets what it is told, each way for itself; hosts leave nothing behind."""
+"""The wire applies its faults to packets, per direction; hosts leave nothing behind."""
 
 from __future__ import annotations
 

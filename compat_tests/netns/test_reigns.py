@@ -1,4 +1,4 @@
-"""What a leader that was cut off may be excused for, and not more."""
+"""The time in which a deposed leader may still serve requests, and no longer."""
 
 from __future__ import annotations
 

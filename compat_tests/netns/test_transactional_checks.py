@@ -1,4 +1,4 @@
-"""Each check of transactions catches what it is there for, in a history made by hand, and is content without it."""
+"""Each check of transactions finds its violation in a history made by hand, and reports none without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of transactions, whatever happened to the cluster: pure functions that return what does not hold.
+"""The rules for transactions under any faults: pure functions that return the violations.
 
 A transaction whose commit was acknowledged is there as a whole, once; one that was aborted is not, and nobody who reads
 committed records ever saw any of it; one of unknown outcome is there as a whole or not at all.

@@ -1,4 +1,4 @@
-"""librdkafka's clients that work in transactions, and write down what they were told became of each (`history`).
+"""Transactional clients of librdkafka that record the outcome of each transaction (`history`).
 
 A bank keeps its books by one transactional id, however many processes keep it: the last to begin fences the others, who
 begin anew in their turn. Members of a group pass on what they read, with the offsets, each by an id of its own.

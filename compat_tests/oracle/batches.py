@@ -1,4 +1,4 @@
-"""Record batches and message sets for requests, built by aiokafka's builders, and what brokers return of them."""
+"""Record batches and message sets for requests, built by aiokafka's builders, and the batches of responses."""
 
 import struct
 from collections.abc import Sequence

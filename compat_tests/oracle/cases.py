@@ -1,4 +1,4 @@
-"""Which versions of an API a test runs for."""
+"""The versions of an API that a test runs for."""
 
 import pytest
 

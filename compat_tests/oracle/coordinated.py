@@ -1,4 +1,4 @@
-"""A transactional id on both brokers, and the requests of whoever works with it: producers, brokers, administrators.
+"""A transactional id on both brokers, and the requests of producers, brokers and administrators that name it.
 
 Owns the state that a walk through a transaction needs (who the producer is, its sequences), waiting until Kafka has
 written its markers behind the answer to EndTxn, and looking at all that there is to see of a transaction. Every answer

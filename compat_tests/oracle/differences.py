@@ -1,4 +1,4 @@
-"""What may differ between Apache Kafka's answer and ours, each with the reason. Anything else is a failure.
+"""The allowed differences between the responses of Apache Kafka and Odradek, with reasons. Any other one is a failure.
 
 Some things are not asked at all, because Kafka's answer is a mishap: null instead of records and a subscription that
 cannot be parsed are never answered; an unknown operation of IncrementalAlterConfigs and Metadata for a topic without

@@ -1,4 +1,4 @@
-"""Apache Kafka and the broker under test, asked the same; answers made comparable and compared."""
+"""Apache Kafka and the broker under test: the same request to both, the responses normalized and compared."""
 
 import time
 from collections.abc import Callable, Iterator

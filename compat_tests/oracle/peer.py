@@ -1,4 +1,4 @@
-"""A connection to one broker, and what the test has learnt about it: ids that it made up itself."""
+"""A connection to one broker, and the ids that this broker has generated."""
 
 import socket
 import struct

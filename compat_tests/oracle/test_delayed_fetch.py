@@ -1,4 +1,4 @@
-"""Which Fetch is answered before its time although it found fewer than `min_bytes`: the same ones as by Kafka.
+"""A Fetch with fewer than `min_bytes` completes before `max_wait_ms` for the same reasons as in Kafka.
 
 `max_wait_ms` is longer than a peer may take to answer, so that every answer here is an early one."""
 

@@ -1,4 +1,4 @@
-"""ApiVersions, and frames that are not requests: what is answered, and what ends a connection."""
+"""ApiVersions, and frames that are not requests: the response, or the end of the connection."""
 
 import struct
 from collections.abc import Callable

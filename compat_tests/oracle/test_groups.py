@@ -1,4 +1,4 @@
-"""Classic groups and their offsets: members, commits, and what an administrator sees of them.
+"""Classic groups and their offsets: members, commits, and the administrator's view of them.
 
 The versions of the API under test vary; the other requests of a story are made in versions that every broker speaks.
 """

@@ -1,4 +1,4 @@
-"""Replicas that move between log directories of one broker: Kafka 4.3's answers and ours, with two directories each."""
+"""Replicas that move between the two log directories of a broker: the responses of Kafka 4.3 and Odradek."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metadata, DescribeTopicPartitions, DescribeCluster, FindCoordinator: who is where."""
+"""Metadata, DescribeTopicPartitions, DescribeCluster, FindCoordinator."""
 
 from collections.abc import Callable
 

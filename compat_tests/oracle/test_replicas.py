@@ -1,4 +1,4 @@
-"""Reassignments, elections, log directories and brokers that leave, as a cluster of one answers them."""
+"""Reassignments, elections, log directories and unregistered brokers, in a cluster of one."""
 
 from __future__ import annotations
 

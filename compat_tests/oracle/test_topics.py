@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics, CreatePartitions, DescribeLogDirs: topics as an administrator sees them."""
+"""CreateTopics, DeleteTopics, CreatePartitions, DescribeLogDirs."""
 
 from collections.abc import Callable
 from typing import Any

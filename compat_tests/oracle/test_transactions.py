@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: how transactions end in the logs, as coordinators and `kafka-transactions abort` have it."""
+"""WriteTxnMarkers: transactions that a coordinator or `kafka-transactions abort` ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One small Spark for each test process, and what every test here needs of it."""
+"""One small Spark per test process, and the fixtures of these tests."""
 
 import os
 import subprocess

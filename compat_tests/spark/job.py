@@ -1,4 +1,4 @@
-"""What a Spark job and its test do with Kafka, said shortly: send, read, stream into Parquet, look at the result."""
+"""Short forms of what a Spark job and its test do with Kafka: send, read, stream into Parquet, read the result."""
 
 import json
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Batch queries: every way to say what to read, and writing."""
+"""Batch queries: every way to select records, and writes."""
 
 import json
 from collections.abc import Callable

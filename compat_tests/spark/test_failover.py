@@ -1,4 +1,4 @@
-"""A query over three brokers, killed one after the other: Spark takes an offset that goes back for lost data."""
+"""A query over three brokers, killed one after the other: Spark reports an offset that goes back as lost data."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What a query lives through: a broker that is killed, records that retention took, a topic that is gone."""
+"""Queries under failures: a killed broker, records removed by retention, a deleted topic."""
 
 import time
 from collections.abc import Callable, Mapping

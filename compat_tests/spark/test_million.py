@@ -1,4 +1,4 @@
-"""A windowed aggregation over a million records, compared count by count with what was sent."""
+"""A windowed aggregation over a million records, with every count compared."""
 
 from collections import Counter
 from collections.abc import Callable

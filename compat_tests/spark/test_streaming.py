@@ -1,4 +1,4 @@
-"""Streaming queries: bounded and unbounded, stopped and started again, and streams that write."""
+"""Streaming queries: bounded, unbounded and restarted ones, and streams that write."""
 
 import json
 from collections.abc import Callable
