@@ -40,7 +40,7 @@ from odradek_wire.messages.list_transactions import ListTransactionsResponse
 R = TypeVar("R")
 Handle = Callable[[TransactionShard, Deferred[ErrorCode], Instant], TransactionStep]
 HandleWithProducerId = Callable[[TransactionShard, int | None, Deferred[R], Instant], TransactionStep]
-"""Handles InitProducerId or EndTxn, with a new producer id if the request may need one."""
+"""Handles InitProducerId or EndTxn, with a fresh producer id if the request may need one."""
 
 
 class TransactionCoordinator:
@@ -241,7 +241,7 @@ class TransactionCoordinator:
         handle: HandleWithProducerId[R],
         error_response: Callable[[ErrorCode], R],
     ) -> R | Awaitable[R]:
-        """Handle a request with a new producer id, if it may need one."""
+        """Handle a request with a fresh producer id, if it may need one."""
         txn_partition = self._runtime.find(transactional_id)
         if isinstance(txn_partition, ErrorCode):
             return error_response(txn_partition)

@@ -98,7 +98,7 @@ class TransactionMarkerChannelManager:
         self._route(PendingCompletion(coordinator, markers), sorted(markers.partitions))
 
     def metadata_changed(self) -> None:
-        """Send markers that are not written to the new leaders of their partitions."""
+        """Send the remaining markers to the new leaders of their partitions."""
         for broker_id, marker_channel in self._marker_channels.items():
             registration = self._image().brokers.get(broker_id)
             is_gone = registration is None or registration.fenced

@@ -93,7 +93,8 @@ class TransactionMetadata:
     last_epoch: int = NO_EPOCH
     """The epoch that the producer may still use if a response was lost. Not stored in the log, as in Kafka 4.3."""
     client_version: int = 0
-    """The transaction version of the client that last added partitions or ended a transaction (KIP-890)."""
+    """The transaction version of the client that last added partitions or ended a transaction, or the version with
+    which the coordinator aborted it (KIP-890)."""
 
     @staticmethod
     def new(producer_id: int, timeout_ms: int) -> TransactionMetadata:

@@ -240,7 +240,7 @@ class TransactionShard:
     ) -> TransactionStep:
         """Record that these partitions have their marker, or need none (deleted, or the producer has a newer epoch
         there). After the last partition, complete the transaction. A partition that is reported twice, and markers of
-        an earlier transaction, change nothing."""
+        an earlier transaction or coordinator epoch, change nothing."""
         return self._progress.markers_written(markers, partitions, now)
 
     # -- time -----------------------------------------------------------------------------------------------------
