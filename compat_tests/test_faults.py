@@ -17,7 +17,7 @@ _MESSAGES = [Message(b"%d" % number) for number in range(20)]
 
 @pytest.fixture(scope="module")
 def cluster(broker_name: str) -> Iterator[Cluster]:
-    """A broker whose faults these tests order."""
+    """A broker with simulated faults."""
     if broker_name != "odradek":
         pytest.skip("only Odradek loses answers when it is told to")
     with Cluster(process=True, config={"node.id": "1"}) as running:
@@ -33,7 +33,7 @@ def topic(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def _send(cluster: Cluster, topic: str, **config: object) -> list[KafkaError | None]:
-    """Send _MESSAGES one request each; returns what became of each, as its sender was told."""
+    """Send _MESSAGES, one request each. Return the outcome of each for its sender."""
     outcomes: list[KafkaError | None] = []
     settings: dict[str, object] = {
         "bootstrap.servers": cluster.bootstrap_servers,

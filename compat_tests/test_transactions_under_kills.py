@@ -33,7 +33,7 @@ def cluster(broker_name: str) -> Iterator[Cluster]:
 
 
 class Party:
-    """One producer, and what it was told became of its transactions, by name."""
+    """One producer, and the outcomes of its transactions by name."""
 
     def __init__(self, servers: str, number: int) -> None:
         self._servers = servers
@@ -60,7 +60,7 @@ class Party:
                     producer = self.begin_anew()
 
     def begin_anew(self) -> Producer:
-        """What a predecessor has left open is aborted when this returns."""
+        """Open a new producer; an open transaction is aborted when this returns."""
         settings = {"bootstrap.servers": self._servers, "transactional.id": self._id, "linger.ms": 0, "log_level": 0}
         producer = Producer(settings)
         deadline = time.monotonic() + PATIENCE_S

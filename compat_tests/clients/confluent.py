@@ -96,7 +96,7 @@ class Confluent:
 
 
 def next_offsets(topic: str, records: Sequence[Record]) -> list[TopicPartition]:
-    """What to commit after these records."""
+    """Return the offsets to commit after these records."""
     last = {record.partition: record.offset for record in records}
     return [TopicPartition(topic, partition, offset + 1) for partition, offset in last.items()]
 

@@ -50,7 +50,7 @@ MEMBERS = (
 
 @dataclass
 class RunningMember:
-    """What one member has reported so far."""
+    """The reports of one running member."""
 
     process: RunningTool
     delivered: set[tuple[int, int]] = field(default_factory=set)

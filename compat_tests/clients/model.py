@@ -10,7 +10,7 @@ ALL_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class Message(NamedTuple):
-    """What is given to a producer."""
+    """A record for a producer."""
 
     value: bytes | None
     key: bytes | None = None
@@ -20,7 +20,7 @@ class Message(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What a consumer hands out."""
+    """A record from a consumer."""
 
     partition: int
     offset: int
@@ -31,7 +31,7 @@ class Record(NamedTuple):
 
     @property
     def content(self) -> Message:
-        """What the producer had given, without what the broker added."""
+        """The fields of the producer, without those of the broker."""
         return Message(self.value, self.key, self.headers, None, self.partition)
 
 

@@ -48,7 +48,7 @@ class TransactionalClient(Protocol):
     name: str
 
     def open(self, servers: str, transactional_id: str, timeout_ms: int = 60_000) -> Transactions:
-        """A producer whose predecessors are fenced when this returns."""
+        """Open a producer; earlier producers are fenced when this returns."""
 
 
 class ConfluentTransactions:

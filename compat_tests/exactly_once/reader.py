@@ -68,7 +68,7 @@ class Reader:
         self._consumer.close()
 
     def _poll(self, seconds: float) -> int:
-        """Take what comes next; the partition whose end that is, or -1."""
+        """Consume the next message. Return the partition whose end it reports, or -1."""
         message = self._consumer.poll(seconds)
         if message is None:
             return -1

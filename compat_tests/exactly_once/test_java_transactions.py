@@ -19,7 +19,7 @@ _RECORDS = 240
 
 
 class Run:
-    """What one run of the program saw."""
+    """The output of one run of the program."""
 
     def __init__(self, release: str, level: int, lines: list[str]) -> None:
         self.protocol = 2 if release == KAFKA_4_3 and level == 2 else 1
@@ -29,7 +29,7 @@ class Run:
             self._cases[seen.pop("case")] = seen
 
     def seen(self, case: str) -> dict[str, Any]:
-        """What that case saw, if it went to its end."""
+        """Return the output of a case that ran to its end."""
         assert "failed" not in self._cases[case], self._cases[case]["failed"]
         return self._cases[case]
 

@@ -42,7 +42,7 @@ class Side:
         return f"{self.other}.{_TOPIC}"
 
     def values(self, numbers: range) -> list[str]:
-        """What is written on this side."""
+        """The values that are produced on this side."""
         return [f"{self.name} {number}" for number in numbers]
 
     def write(self, numbers: range) -> None:

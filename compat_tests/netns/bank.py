@@ -67,7 +67,7 @@ class Ledger:
         return self._transfer(bank, attempt, dict.fromkeys(range(ACCOUNTS), OPENING_BALANCE))
 
     def transferred(self, bank: str, attempt: str, giver: int, taker: int, amount: int) -> list[Statement]:
-        """What the next transfer says."""
+        """Return the content of the next transfer."""
         balances = {giver: self.balances[giver] - amount, taker: self.balances[taker] + amount}
         return self._transfer(bank, attempt, balances)
 

@@ -34,7 +34,7 @@ def _final_logs(history: History) -> dict[Place, dict[int, str]]:
 
 
 def nothing_acknowledged_is_lost(history: History) -> list[str]:
-    """What was acknowledged is in the final log, at the offset that its producer was told."""
+    """Every acknowledged record is in the final log, at the offset of its acknowledgement."""
     logs = _final_logs(history)
     whole = {place: set(log.values()) for place, log in logs.items()}
     broken = []
@@ -51,7 +51,7 @@ def nothing_acknowledged_is_lost(history: History) -> list[str]:
 
 
 def offsets_keep_their_records(history: History) -> list[str]:
-    """Nobody saw two records at one offset: not in acknowledgements, nor by reading, nor at the end."""
+    """Acknowledgements, consumers and the final log agree on the record at each offset."""
     known: dict[tuple[Place, int], str] = {}
     broken = []
     for each in _ok(history, What.PRODUCE, What.READ, What.FINAL):
@@ -65,7 +65,7 @@ def offsets_keep_their_records(history: History) -> list[str]:
 
 
 def what_was_read_stays(history: History) -> list[str]:
-    """What any consumer got is in the final log."""
+    """Every record that a consumer has read is in the final log."""
     logs = _final_logs(history)
     return [
         f"{_name(each.place)}: {value} was read at {offset} and is not in the log"
@@ -76,7 +76,7 @@ def what_was_read_stays(history: History) -> list[str]:
 
 
 def nothing_comes_from_nowhere(history: History) -> list[str]:
-    """What is in the log was written by somebody."""
+    """Every record in the log was sent by a producer."""
     written = {value for each in history if each.what is What.PRODUCE for value in each.values}
     return [
         f"{_name(place)}: nobody wrote {value}"
@@ -222,7 +222,7 @@ def ends_do_not_go_back(history: History) -> list[str]:
 
 
 def no_client_sees_an_end_go_back(history: History) -> list[str]:
-    """Whoever leads, and knows of it or not: one client is never told less than it knew."""
+    """The latest offsets that one client receives never go back, even from a deposed leader."""
     by_client = defaultdict(list)
     for each in history:
         by_client[each.process].append(each)
@@ -276,7 +276,7 @@ def committed_offsets_do_not_go_back(history: History) -> list[str]:
 
 
 def groups_read_everything(history: History) -> list[str]:
-    """Of a topic that a group subscribes to, its members get every acknowledged record."""
+    """The members of a group read every acknowledged record of its topics."""
     read: dict[tuple[str, Place], set[str]] = defaultdict(set)
     topics = defaultdict(set)
     for each in _ok(history, What.READ):
@@ -293,7 +293,7 @@ def groups_read_everything(history: History) -> list[str]:
 
 
 def last_owners(history: History, group: str) -> dict[str, tuple[int, ...]]:
-    """What each member of the group's newest generation was told."""
+    """Return the assignments of the newest generation by member."""
     assignments = [each for each in _ok(history, What.OWNS) if each.group == group]
     newest = max((each.generation for each in assignments), default=-1)
     return {each.process: each.partitions for each in assignments if each.generation == newest}

@@ -299,7 +299,7 @@ def members_of(process: str) -> list[str]:
 
 
 def _member(job: Job, name: str) -> None:
-    """Reads, then commits; so that what nobody has read is not committed."""
+    """Reads before it commits, so that no unread record is committed."""
     time.sleep(random.uniform(0, 0.2))
     generation = -1
 

@@ -75,7 +75,7 @@ class Hosts:
         self._end()
 
     def prefix(self, name: str) -> tuple[str, ...]:
-        """What makes a command run on that host."""
+        """Return the command prefix that runs a command on the host."""
         return ("ip", "netns", "exec", self._namespaces[name])
 
     @contextlib.contextmanager

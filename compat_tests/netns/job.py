@@ -24,7 +24,7 @@ STUCK = 3
 
 
 class Job(NamedTuple):
-    """What a process is told to do, and where it writes that down."""
+    """The work of a process, and the file of its history."""
 
     name: str
     servers: str

@@ -31,7 +31,7 @@ _CREATE, _SET_DATA, _CREATE_2, _MULTI, _ERROR = 1, 5, 15, 14, -1
 
 
 class State(NamedTuple):
-    """Of a partition, from `moment` on (seconds of the wall clock)."""
+    """The state of a partition from `moment` on (wall clock, in seconds)."""
 
     moment: float
     place: Place

@@ -123,11 +123,11 @@ class System:
         return self._faring(CUT, [*self._from(broker), *self._to(broker)])
 
     def mute(self, broker: int) -> AbstractContextManager[None]:
-        """Nobody hears this broker, who hears all."""
+        """Drop the packets that this broker sends."""
         return self._faring(CUT, self._from(broker))
 
     def deaf(self, broker: int) -> AbstractContextManager[None]:
-        """This broker hears nobody; all hear it."""
+        """Drop the packets that are sent to this broker."""
         return self._faring(CUT, self._to(broker))
 
     def without_zookeeper(self, broker: int) -> AbstractContextManager[None]:
@@ -160,12 +160,12 @@ class System:
                 self.hosts.link(*link, WHOLE)
 
     def reigns(self) -> list[State]:
-        """Who led, and who was in sync, since the beginning; by the monotonic clock."""
+        """Return leaders and ISRs since the start, by the monotonic clock."""
         offset_s = time.time() - time.monotonic()
         return [each._replace(moment=each.moment - offset_s) for each in states(self.zookeeper.directory / "data")]
 
     def failures(self) -> str:
-        """What the brokers' logs say of errors that nobody had thought of."""
+        """Return the unexpected errors in the brokers' logs."""
         logs = [(self._directory / str(broker) / "log").read_text(errors="replace") for broker in BROKERS]
         return "\n".join(log[log.index(_TRACEBACK) :][:2000] for log in logs if _TRACEBACK in log)
 
@@ -201,7 +201,7 @@ class Workload:
         return self._create(f"{self._name}-{short}", partitions, transactional)
 
     def target_of(self, source: str) -> str:
-        """Where those go who pass on what is in a topic."""
+        """Return the target topic for copies of a topic's records."""
         return self._create(target_of(source), self._topics[source], transactional=True)
 
     def _create(self, topic: str, partitions: int, transactional: bool) -> str:
@@ -338,7 +338,7 @@ class Workload:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def read_final_logs(self) -> None:
-        """Everything that is there, by one who begins now."""
+        """Read every record with a new consumer."""
         for topic in self._topics.keys() - self._transactional:
             partitions = self._topics[topic]
             consumer = Consumer(
@@ -374,7 +374,7 @@ class Workload:
             consumer.close()
 
     def read_committed_logs(self) -> None:
-        """All that is committed, by one who begins when no transaction is open any more."""
+        """Read the committed records with a new consumer, once no transaction is open."""
         for topic in self._transactional:
             self._system.members.until(lambda topic=topic: self._is_stable(topic), f"{topic} is stable")  # type: ignore[misc]
             for partition in range(self._topics[topic]):
@@ -388,7 +388,7 @@ class Workload:
                 )  # fmt: skip
 
     def _is_stable(self, topic: str) -> bool:
-        """Those who read committed records get as far as all others."""
+        """Return whether every last stable offset has reached the high watermark."""
         admin = self._system.members.admin()
         places = {TopicPartition(topic, each): OffsetSpec.latest() for each in range(self._topics[topic])}
         ends = [

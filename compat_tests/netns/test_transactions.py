@@ -74,7 +74,7 @@ class Economy:
         assert not system.failures()
 
     def _all_passed_on(self, history: Sequence[Operation]) -> bool:
-        """As those say who passed on."""
+        """Return whether the copiers report every record as passed on."""
         there = {
             source_of(value)
             for each in history

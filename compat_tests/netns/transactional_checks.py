@@ -23,7 +23,7 @@ def _there(history: History) -> Counter[str]:
 
 
 def _read_by(history: History) -> dict[tuple[str, Place], list[str]]:
-    """Of each consumer, in order."""
+    """Return the reads of each consumer in order."""
     found: dict[tuple[str, Place], list[str]] = defaultdict(list)
     for each in _of(history, What.READ_COMMITTED):
         found[each.process, each.place] += each.values
@@ -31,7 +31,7 @@ def _read_by(history: History) -> dict[tuple[str, Place], list[str]]:
 
 
 def transactions_are_whole(history: History) -> list[str]:
-    """All of one or nothing, as its producer was told."""
+    """The log has all records of a transaction or none, as the producer's response says."""
     there, broken = _there(history), []
     for each in _of(history, What.TRANSACTION):
         found = [value for value in each.values if there[value]]
@@ -60,7 +60,7 @@ def nobody_reads_what_is_not_committed(history: History) -> list[str]:
 
 
 def readers_get_what_is_committed_in_order(history: History) -> list[str]:
-    """One who begins at the beginning has read, at any time, the beginning of what is there at the end."""
+    """A consumer that starts at offset 0 has always read a prefix of the final committed records."""
     logs: dict[Place, list[str]] = defaultdict(list)
     for each in _of(history, What.COMMITTED_LOG):
         logs[each.place] += each.values
@@ -75,7 +75,7 @@ def readers_get_what_is_committed_in_order(history: History) -> list[str]:
 
 
 def no_money_is_made_or_lost(history: History) -> list[str]:
-    """Of every bank, at each of its consistent points: in what is there at the end, and in what any reader got."""
+    """The sum of each bank's balances is constant, in the final log and for every reader."""
     banks = {each.topic for each in _of(history, What.TRANSACTION) if not each.group}
     got: dict[tuple[str, str, What], list[Statement]] = defaultdict(list)
     for each in history:
@@ -89,7 +89,7 @@ def no_money_is_made_or_lost(history: History) -> list[str]:
 
 
 def everything_is_passed_on_once(history: History) -> list[str]:
-    """What was acknowledged in the source of those who pass on is in their target, once."""
+    """Every acknowledged record of a source topic is in its target topic exactly once."""
     there: dict[str, Counter[str]] = defaultdict(Counter)
     for each in _of(history, What.COMMITTED_LOG):
         there[each.topic].update(map(source_of, each.values))

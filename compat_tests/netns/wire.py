@@ -47,7 +47,7 @@ _HELD_PACKETS_MAX = 20_000
 
 
 class Fate(NamedTuple):
-    """What becomes of the packets of a link."""
+    """The treatment of the packets of a link."""
 
     cut: bool = False
     delay_ms: float = 0.0

@@ -48,7 +48,7 @@ def with_bytes(data: bytes, position: int, new: bytes) -> bytes:
 
 
 def with_new_crc(data: bytes) -> bytes:
-    """A format 2 batch whose CRC fits what it says now."""
+    """Return a format 2 batch with its CRC recomputed."""
     from crc32c import crc32c
 
     return data[:17] + struct.pack(">I", crc32c(data[21:])) + data[21:]

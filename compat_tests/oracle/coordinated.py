@@ -56,7 +56,7 @@ class Coordinated:
     def init(
         self, version: int = 5, expected: Producer = NOBODY, *, timeout_ms: int = 60_000, name: str | None = ""
     ) -> int:
-        """InitProducerId; who gets an answer is the producer from then on. The error."""
+        """Send InitProducerId and use its producer id and epoch from now on. Return the error."""
         body: Body = {
             "transactional_id": self.id if name == "" else name,
             "transaction_timeout_ms": timeout_ms,
@@ -172,7 +172,7 @@ class Coordinated:
         return [each["error_code"] for each in answer["responses"][0]["partition_responses"]]
 
     def end(self, commit: bool, *, version: int = 5, by: Producer | None = None, name: str = "") -> int:
-        """EndTxn; from version 5 on the answer says who the producer is then. The error."""
+        """Send EndTxn; from version 5 on, use the producer id and epoch of the response. Return the error."""
         producer = by or self.producer
         body = {
             "transactional_id": name or self.id,

@@ -21,7 +21,7 @@ Answer = TypeVar("Answer")
 
 
 def settled(ask: Callable[[], Answer], within_s: float) -> Answer:
-    """What fails at first and not later is no difference: each side may need its time to come to rest."""
+    """Repeat a comparison until it succeeds: each side may need time to settle."""
     deadline = time.monotonic() + within_s
     while True:
         try:
@@ -64,7 +64,7 @@ class Pair:
         return answer
 
     def send_only(self, api: str, version: int, body: Body) -> None:
-        """A request that nobody answers."""
+        """Send a request that has no response."""
         for peer in (self.kafka, self.ours):
             peer.send_only(api, version, body)
 

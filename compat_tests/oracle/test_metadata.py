@@ -14,7 +14,7 @@ UNKNOWN_ID = bytes(range(16))
 
 
 def _only(*names: str) -> Callable[[Body], Body]:
-    """Of all topics those that this test made."""
+    """Select the topics that this test has created."""
     return lambda answer: {**answer, "topics": [each for each in answer["topics"] if each["name"] in names]}
 
 

@@ -69,7 +69,7 @@ class Partition:
         return self.pair.ask("Fetch", self.version, body, summary)
 
     def look(self, *offsets: int) -> None:
-        """What readers are told, and of the producers."""
+        """Compare the responses for readers, and DescribeProducers."""
         for offset in offsets:
             for isolation in (0, 1):
                 self.fetch(offset, isolation)

@@ -72,7 +72,7 @@ def _record(name: str, number: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def pair(broker_name: str) -> Iterator[Pair]:
-    """Both brokers, started anew on what is left behind."""
+    """Both brokers, restarted on the prepared logs."""
     with ExitStack() as stack:
         brokers = (ApacheKafka(KAFKA_4_3, config={**COMMON_CONFIG, **SETTINGS}), new_broker(broker_name, SETTINGS))
         for broker in brokers:

@@ -31,7 +31,7 @@ MIXED = Clients(produce=range(9, 14), commit_offsets=range(6), end=(0, 1, 2, 3, 
 
 
 class Walk:
-    """One transactional id, and all who have produced under it."""
+    """One transactional id and all its producers."""
 
     def __init__(self, pair: Pair, name: str, clients: Clients, seed: int) -> None:
         self.chance = random.Random(seed)

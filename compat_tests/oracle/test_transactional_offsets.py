@@ -71,7 +71,7 @@ class Transactions:
         self.look()
 
     def look(self) -> None:
-        """What consumers are told, of some partitions and of all."""
+        """Compare OffsetFetch of some and of all partitions."""
         for require_stable in (False, True):
             for asked in self.looked_at:
                 group = {"group_id": self.group, "topics": asked}
@@ -80,7 +80,7 @@ class Transactions:
 
 
 def java_hash(text: str) -> int:
-    """Of a Java string, without its sign, as groups are dealt out to partitions."""
+    """Return the absolute hash of a Java string, which decides the partition of a group."""
     number = 0
     for char in text:
         number = (31 * number + ord(char)) & 0xFFFF_FFFF

@@ -121,7 +121,7 @@ class Job:
         return sink.option("checkpointLocation", self.checkpoint)
 
     def written(self) -> DataFrame:
-        """What the Parquet sink holds, as Spark reads it (by the sink's own log of committed files)."""
+        """Read the Parquet sink through its log of committed files."""
         return self.spark.read.parquet(self.output)
 
     def _options(self, options: dict[str, object]) -> dict[str, str]:

@@ -19,7 +19,7 @@ PARTITIONS = 2
 
 @pytest.fixture
 def producer(servers: str, topic_of_transactions: str) -> Iterator[Transactions]:
-    """Whose transactions the test opens and ends."""
+    """The producer of the test's transactions."""
     with TRANSACTIONAL[0].open(servers, topic_of_transactions) as opened:
         yield opened
 
@@ -71,7 +71,7 @@ def in_order(found: Iterable[str]) -> list[str]:
 
 
 def batch(job: Job, topic: str, **options: object) -> list[str]:
-    """What a batch query reads of committed transactions, by number, each as often as it is read."""
+    """Return the numbers that a batch query reads, with repetitions."""
     frame = job.read(subscribe=topic, **COMMITTED, **options)
     return in_order(value for (value,) in rows(frame, "CAST(value AS STRING)"))
 

@@ -164,7 +164,7 @@ class Members:
             self.kafka(broker)
 
     def kill(self) -> None:
-        """All at once, with kill -9: nobody is left who waits for another one's end."""
+        """Kill all members together with kill -9."""
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda member: member.kill(), self.members.values()))
         for broker, member in self.members.items():
@@ -249,7 +249,7 @@ class Members:
         return [found[index].leader for index in sorted(found)]
 
     def run(self, *arguments: str) -> str:
-        """What the `odradek` command prints."""
+        """Return the output of the `odradek` command."""
         command = [sys.executable, "-c", "from odradek.cli import main; main()", *arguments]
         done = subprocess.run(
             [*command, "-b", self.bootstrap_servers],
@@ -326,7 +326,7 @@ class Members:
         assert not refused, refused[:3]
 
     def assert_all_there(self, topic: str) -> None:
-        """What was acknowledged is there once, whoever leads now."""
+        """Assert that every acknowledged record is stored exactly once."""
         consumer = Consumer(
             {"bootstrap.servers": self.bootstrap_servers, "group.id": "reader", "enable.auto.commit": False}
         )

@@ -108,7 +108,7 @@ class Side:
         return int(json.loads(self.zookeeper.get("/controller")[0])["brokerid"])
 
     def said(self) -> str:
-        """The last lines of each broker's log, for whoever wonders."""
+        """Return the last lines of each broker's log."""
         tails = {broker: self._members[broker].log_tail() for broker in sorted(self.running)}
         return "\n".join(f"{self.name} {broker}:\n{tail}" for broker, tail in tails.items())
 

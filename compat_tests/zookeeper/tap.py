@@ -21,7 +21,7 @@ class Tap:
         Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Nobody comes through any more; who did may go on."""
+        """Accept no more connections; the open ones stay."""
         # Closing alone would not wake who waits in accept.
         with suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)

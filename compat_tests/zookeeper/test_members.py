@@ -46,7 +46,7 @@ def mixed(members: Members) -> Members:
 
 
 def some(count: int = 500) -> list[bytes]:
-    """Values that nobody has produced before."""
+    """Return new values."""
     return [b"%d" % next(_numbers) for _ in range(count)]
 
 

@@ -152,7 +152,7 @@ class _asking:
 
 
 def _fetched(ours: Members, group: str, topic: str, version: int = 0) -> dict[int, int]:
-    """What OffsetFetch says: from ZooKeeper in version 0, from the coordinator in version 1."""
+    """Return the offsets of OffsetFetch: of ZooKeeper in version 0, of the coordinator in version 1."""
     with _asking(ours, _coordinator(ours, group) if version else 2) as ask:
         asked = {"name": topic, "partition_indexes": [0, 1, 2, 3]}
         answer = ask("OffsetFetch", version, {"group_id": group, "topics": [asked]})
