@@ -46,7 +46,7 @@ def nothing_acknowledged_is_lost(history: History) -> list[str]:
                 there = logs[each.place].get(each.offset + number) == value
             if not there:
                 at = f" at {each.offset + number}" if each.offset >= 0 else ""
-                broken.append(f"{_name(each.place)}: {value} was acknowledged{at} and is lost")
+                broken.append(f"{_name(each.place)}: {value} was acknowledged{at} and is not in the final log")
     return broken
 
 
@@ -60,7 +60,7 @@ def offsets_keep_their_records(history: History) -> list[str]:
         for offset, value in enumerate(each.values, each.offset):
             before = known.setdefault((each.place, offset), value)
             if before != value:
-                broken.append(f"{_name(each.place)} offset {offset}: {before}, and then {value} ({each.what})")
+                broken.append(f"{_name(each.place)} offset {offset}: {before} before, and {value} later ({each.what})")
     return broken
 
 
@@ -68,7 +68,7 @@ def what_was_read_stays(history: History) -> list[str]:
     """Every record that a consumer has read is in the final log."""
     logs = _final_logs(history)
     return [
-        f"{_name(each.place)}: {value} was read at {offset} and is not in the log"
+        f"{_name(each.place)}: {value} was read at offset {offset} and is not in the final log"
         for each in _ok(history, What.READ)
         for offset, value in enumerate(each.values, each.offset)
         if logs[each.place].get(offset) != value
@@ -79,7 +79,7 @@ def nothing_comes_from_nowhere(history: History) -> list[str]:
     """Every record in the log was sent by a producer."""
     written = {value for each in history if each.what is What.PRODUCE for value in each.values}
     return [
-        f"{_name(place)}: nobody wrote {value}"
+        f"{_name(place)}: no producer sent {value}"
         for place, log in _final_logs(history).items()
         for value in log.values()
         if value not in written
@@ -95,7 +95,7 @@ def consumers_miss_nothing(history: History) -> list[str]:
         key = each.process, each.generation, each.place
         expected = positions.get(key, each.offset)
         if each.offset != expected:
-            broken.append(f"{each.process} was at {expected} of {_name(each.place)} and got {each.offset}")
+            broken.append(f"{each.process} expected {expected} of {_name(each.place)} and read {each.offset}")
         positions[key] = each.offset + len(each.values)
     return broken
 
@@ -110,7 +110,7 @@ def consumers_read_on_from_where_they_begin(history: History) -> list[str]:
         first.setdefault((each.process, each.place), each.offset)
         got[each.process, each.place].update(each.values)
     broken = [
-        f"{process} was to begin at {begin} of {_name(place)} and began at {first[process, place]}"
+        f"{process} should begin at offset {begin} of {_name(place)} and began at {first[process, place]}"
         for (process, place), begin in begins.items()
         if first.get((process, place), begin) != begin
     ]
@@ -118,7 +118,7 @@ def consumers_read_on_from_where_they_begin(history: History) -> list[str]:
     for each in _ok(history, What.PRODUCE):
         acknowledged[each.place] += each.values
     return broken + [
-        f"{process} never got {value} of {_name(place)}"
+        f"{process} did not read {value} of {_name(place)}"
         for process, place in begins
         for value in acknowledged[place]
         if value not in got[process, place]
@@ -135,7 +135,7 @@ def idempotent_producers_stay_in_order(history: History) -> list[str]:
             producer, _, number = log[offset].rpartition(":")
             if log[offset] in idempotent:
                 if int(number) < last.get(producer, -1):
-                    broken.append(f"{_name(place)}: {log[offset]} at {offset} stands behind {last[producer]}")
+                    broken.append(f"{_name(place)}: {log[offset]} at offset {offset} comes after {last[producer]}")
                 last[producer] = max(last.get(producer, -1), int(number))
     return broken
 
@@ -148,7 +148,7 @@ def nothing_is_there_twice(history: History) -> list[str]:
         seen: dict[str, int] = {}
         for offset in sorted(log):
             if log[offset] in idempotent and log[offset] in seen:
-                broken.append(f"{_name(place)}: {log[offset]} is at {seen[log[offset]]} and at {offset}")
+                broken.append(f"{_name(place)}: {log[offset]} is stored at offsets {seen[log[offset]]} and {offset}")
             seen.setdefault(log[offset], offset)
     return broken
 
@@ -193,8 +193,8 @@ def _told_too_little(history: History, floors: _Floors, what: str) -> list[str]:
     """Answers about the end of a partition that are below what had been told before they were asked for."""
     cut_off = _CutOff(history)
     return [
-        f"{each.process} was told at {each.end:.3f} that {_name(each.place)} ends at {each.offset}; "
-        f"{floor} had been {what} before it asked at {each.begin:.3f}"
+        f"{each.process} received end {each.offset} of {_name(each.place)} at {each.end:.3f}; "
+        f"{floor} was {what} before its request at {each.begin:.3f}"
         for each in _ok(history, What.LATEST, What.END)
         if (floor := floors.before(each.place, cut_off.asked_as_of(each, each.place))) > each.offset
     ]
@@ -230,7 +230,7 @@ def no_client_sees_an_end_go_back(history: History) -> list[str]:
     for its in by_client.values():
         floors = _Floors(_seen(its))
         broken += [
-            f"{each.process} knew that {_name(each.place)} ends at {floor} and was told {each.offset} at {each.end:.3f}"
+            f"{each.process} received end {floor} of {_name(each.place)}, and {each.offset} later at {each.end:.3f}"
             for each in _ok(its, What.LATEST, What.END)
             if (floor := floors.before(each.place, each.begin)) > each.offset
         ]
@@ -247,7 +247,7 @@ def a_partition_has_one_owner(history: History) -> list[str]:
             other = owners.setdefault((each.group, each.generation, place), each.process)
             if other != each.process:
                 broken.append(
-                    f"{each.group}, generation {each.generation}: {other} and {each.process} own {_name(place)}"
+                    f"{each.group}, generation {each.generation}: {other} and {each.process} both own {_name(place)}"
                 )
     return broken
 
@@ -269,8 +269,8 @@ def committed_offsets_do_not_go_back(history: History) -> list[str]:
             }
             if max(each.offset, 0) < floor and each.offset not in perhaps:
                 broken.append(
-                    f"{group}: {each.process} was told at {each.end:.3f} that {each.offset} of {_name(place)} is "
-                    f"committed; it was {floor} before it asked at {each.begin:.3f}"
+                    f"{group}: {each.process} received committed offset {each.offset} of {_name(place)} at "
+                    f"{each.end:.3f}; it was {floor} before its request at {each.begin:.3f}"
                 )
     return broken
 
@@ -284,7 +284,7 @@ def groups_read_everything(history: History) -> list[str]:
             read[each.group, each.place].update(each.values)
             topics[each.topic].add(each.group)
     return [
-        f"{group}: {value} of {_name(each.place)} was read by no member"
+        f"{group}: {value} of {_name(each.place)} was not read by any member"
         for each in _ok(history, What.PRODUCE)
         for group in sorted(topics[each.topic])
         for value in each.values

@@ -1,4 +1,4 @@
-"""`python -m odradek_peers`: fetch every peer that is missing, and say where they are."""
+"""`python -m odradek_peers`: download the missing peers and print their folders."""
 
 from odradek_peers.jars import KAFKA_1_1, KAFKA_3_9, KAFKA_4_0, KAFKA_4_3, libs, zookeeper_libs
 from odradek_peers.old_clients import kafka_python_2_0_2

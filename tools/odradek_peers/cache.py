@@ -1,4 +1,4 @@
-"""One folder below ~/.cache/odradek/peers (or $ODRADEK_PEERS), filled once, by whoever comes first.
+"""One folder below ~/.cache/odradek/peers (or $ODRADEK_PEERS), filled once, by the first process.
 
 Owns the lock, the temporary folder and the rename that make filling it safe for several processes at once; leaves to
 the caller what goes in.

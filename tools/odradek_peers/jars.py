@@ -71,7 +71,7 @@ _ZOOKEEPER_ARTIFACTS = [
 def libs(version: str) -> Path:
     """The folder with all jars of one release; the first call on a machine fetches them (about a minute)."""
     if version not in _ARTIFACTS:
-        raise ValueError(f"no jars are known for Kafka {version}, only for {', '.join(_ARTIFACTS)}")
+        raise ValueError(f"Kafka {version} is not supported; supported releases: {', '.join(_ARTIFACTS)}")
     return _fetched(f"kafka-{version}", _ARTIFACTS[version])
 
 
@@ -97,7 +97,7 @@ def _fetched(name: str, artifacts: list[tuple[str, str, str]]) -> Path:
 def _fetch(name: str, artifacts: list[tuple[str, str, str]], folder: Path) -> None:
     pom = folder / "pom.xml"
     pom.write_text(_pom(artifacts))
-    print(f"fetching {name} with Maven into {folder.parent} ...", file=sys.stderr, flush=True)
+    print(f"downloading {name} with Maven into {folder.parent} ...", file=sys.stderr, flush=True)
     command = [
         "mvn", "-q", "-B", "-f", str(pom), _COPY_DEPENDENCIES,
         f"-DoutputDirectory={folder / 'libs'}", "-DincludeScope=runtime",
@@ -112,11 +112,11 @@ def _fetch(name: str, artifacts: list[tuple[str, str, str]], folder: Path) -> No
             check=False,
         )
     except FileNotFoundError as missing:
-        raise RuntimeError("the jars are fetched by Maven, and there is no `mvn` on the PATH") from missing
+        raise RuntimeError("Maven downloads the jars, and `mvn` is not on the PATH") from missing
     except subprocess.TimeoutExpired as late:
-        raise RuntimeError(f"Maven did not fetch {name} within {_MAVEN_SECONDS:.0f} s") from late
+        raise RuntimeError(f"Maven did not download {name} within {_MAVEN_SECONDS:.0f} s") from late
     if done.returncode != 0:
-        raise RuntimeError(f"Maven could not fetch {name}:\n{done.stdout[-3000:]}")
+        raise RuntimeError(f"Maven could not download {name}:\n{done.stdout[-3000:]}")
 
 
 def _pom(artifacts: list[tuple[str, str, str]]) -> str:

@@ -1,4 +1,4 @@
-"""What every server beside us needs: a port, and an end when we end."""
+"""Servers started by tests: free ports, and an end of the server with its parent process."""
 
 import contextlib
 import random
@@ -12,7 +12,7 @@ _LOWEST_PORT, _HIGHEST_PORT = 20_000, 32_000
 
 
 def dying_with_us() -> list[str]:
-    """What makes the system kill a command when this process is gone, even when it was killed itself (Linux).
+    """Return a command prefix that kills the command when this process ends, even by SIGKILL (Linux).
 
     Strictly, when the thread is gone that started the command: none that ends earlier may start one.
     """
@@ -20,7 +20,7 @@ def dying_with_us() -> list[str]:
 
 
 def wait_or_kill(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """Wait for a process that was told to end; SIGKILL when that takes too long."""
+    """Wait for a process to end; send SIGKILL after a timeout."""
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -29,7 +29,7 @@ def wait_or_kill(process: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 def log_tail(directory: Path, lines: int) -> str:
-    """The last lines of a server's log and of its standard output, which stand in `directory`."""
+    """Return the last lines of a server's log and standard output in `directory`."""
     tail: list[str] = []
     for name in ("server.log", "stdout.log"):
         file = directory / name

@@ -1,4 +1,4 @@
-"""Is a Kafka broker there? Asked with nothing but a socket, so that the answer depends on no client's retries."""
+"""Wait for a Kafka broker through a plain socket, independent of the retries of a client."""
 
 import socket
 import struct
@@ -10,7 +10,7 @@ _ALL_TOPICS_V1 = struct.pack(">i", -1)
 
 
 class NotReady(Exception):
-    """The broker did not answer in time, or died while it was waited for."""
+    """The broker did not respond in time, or ended."""
 
 
 def wait_until_ready(host: str, port: int, *, brokers: int = 1, timeout: float, alive: Callable[[], bool]) -> None:
@@ -18,9 +18,9 @@ def wait_until_ready(host: str, port: int, *, brokers: int = 1, timeout: float, 
     deadline = time.monotonic() + timeout
     while not _answers(host, port, brokers):
         if not alive():
-            raise NotReady(f"the broker on {host}:{port} ended before it answered")
+            raise NotReady(f"the broker on {host}:{port} ended before it responded")
         if time.monotonic() > deadline:
-            raise NotReady(f"the broker on {host}:{port} did not answer within {timeout:.0f} s")
+            raise NotReady(f"the broker on {host}:{port} did not respond within {timeout:.0f} s")
         time.sleep(0.02)
 
 
@@ -47,6 +47,6 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
     while len(received) < count:
         piece = connection.recv(count - len(received))
         if not piece:
-            raise OSError("closed by the broker")
+            raise OSError("the broker closed the connection")
         received += piece
     return received

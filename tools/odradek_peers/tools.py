@@ -48,7 +48,7 @@ _TOOL_SECONDS = 90.0
 
 
 class ToolFailed(Exception):
-    """A tool ended with another exit code than 0, or not in time."""
+    """A tool ended with an exit code other than 0, or not in time."""
 
 
 @dataclass
@@ -69,7 +69,7 @@ class JavaTools:
         return [*java, "-cp", f"{jars}/*", self._class(tool), *arguments]
 
     def run(self, tool: str, *arguments: str, stdin: str = "", timeout: float = _TOOL_SECONDS) -> str:
-        """Run a tool to its end and return its standard output; ToolFailed with all it said when it failed."""
+        """Run a tool to its end and return its standard output; ToolFailed has its whole output."""
         try:
             done = subprocess.run(
                 self.command(tool, *arguments),
@@ -131,7 +131,7 @@ class RunningTool:
         """The next line of standard output, also kept in `lines`; ToolFailed when none comes."""
         line = self.poll_line(timeout)
         if line is None:
-            raise ToolFailed(f"{self.name} said nothing more after {self.lines[-5:]}\n{self.errors()}")
+            raise ToolFailed(f"{self.name} printed nothing more after {self.lines[-5:]}\n{self.errors()}")
         return line
 
     def poll_line(self, timeout: float) -> str | None:
@@ -157,12 +157,12 @@ class RunningTool:
         return self._ended(timeout)
 
     def kill(self) -> None:
-        """SIGKILL: it has no chance to say goodbye to the broker."""
+        """Send SIGKILL, so that the tool cannot leave its group."""
         self._process.kill()
         self._ended(10.0)
 
     def errors(self) -> str:
-        """What it wrote to standard error so far."""
+        """Return its standard error so far."""
         return "\n".join(self._errors[-60:])
 
     def __enter__(self) -> Self:

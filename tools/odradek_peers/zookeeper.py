@@ -164,9 +164,9 @@ class ZooKeeperServer:
         deadline = time.monotonic() + _START_SECONDS
         while not self._serves():
             if process.poll() is not None:
-                raise NotReady(f"ZooKeeper on {self.connect_string} ended before it answered")
+                raise NotReady(f"ZooKeeper on {self.connect_string} ended before it responded")
             if time.monotonic() > deadline:
-                raise NotReady(f"ZooKeeper on {self.connect_string} did not answer within {_START_SECONDS:.0f} s")
+                raise NotReady(f"ZooKeeper on {self.connect_string} did not respond within {_START_SECONDS:.0f} s")
             time.sleep(0.02)
 
     def _serves(self) -> bool:
