@@ -1,7 +1,7 @@
 """Incremental fetch sessions (KIP-227): a client names its partitions once and then only those that change.
 
-Owns the sessions of one broker, their epochs, the choice of partitions that a response must have, and evictions when
-the cache is full. Leaves reading to the Fetch handler. The time is an argument, ids come from a given function.
+Owns the sessions of one broker, their epochs, the choice of partitions for a response, and evictions when the cache is
+full. Leaves reading to the Fetch handler. The time is an argument, ids come from a given function.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ class FetchedPartition:
     last_sent_log_start_offset: int = -1
 
     def record_response(self, high_watermark: int, log_start_offset: int, error: int | bool, has_more: bool) -> bool:
-        """Record the offsets of a response; return whether an incremental response must have this partition.
+        """Record the offsets of a response; return whether an incremental response must contain this partition.
 
-        After an error the next response has the partition as well, so that the client sees the error end. The same
-        holds for a diverging epoch (True): with one, a follower ignores the high watermark of the response."""
+        After an error the next response contains the partition, too, so that the client learns that the error is
+        over. The same holds for a diverging epoch (`error` is True): a follower ignores the high watermark of a
+        response that has one."""
         included = has_more
         if self.last_sent_high_watermark != high_watermark:
             self.last_sent_high_watermark = high_watermark
@@ -90,7 +91,7 @@ class FetchSession:
         self.active = dict(self.partitions)
 
     def end(self) -> None:
-        """The session is closed."""
+        """Forget the idle partitions, because the session is closed."""
         if self.idle is not None:
             self.idle.end()
 
@@ -118,7 +119,7 @@ class FetchSession:
             partitions.pop(key, None)
 
     def move_to_end(self, partition: FetchedPartition) -> None:
-        """Let the next Fetch read the other partitions first, because this response has records of this one."""
+        """Let the next Fetch read the other partitions first, because the response has records of this one."""
         key = (partition.topic, partition.index)
         if self.active.pop(key, None) is not None:
             self.active[key] = partition
@@ -181,8 +182,8 @@ class FetchSessions:
 
     def _evict(self, size: int, privileged: bool, now_ms: int) -> bool:
         """Evict a session as Kafka does: one unused for `eviction_ms`, else the smallest of those that are older than
-        that and not larger than the new one. A follower (privileged) may evict a younger session of a consumer. Return
-        whether one was evicted."""
+        that and not larger than the new one. Consumers' sessions count as smaller than followers' (privileged), and a
+        follower may evict a younger session of a consumer. Return whether one was evicted."""
         if not self._sessions:
             return False
         idle = next(iter(self._sessions.values()))

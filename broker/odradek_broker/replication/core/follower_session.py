@@ -16,7 +16,7 @@ Key = tuple[Uuid, int]
 
 
 class Position(NamedTuple):
-    """The offsets and epochs that a follower sends of one partition."""
+    """The offsets and epochs of one partition that a follower sends in a Fetch."""
 
     fetch_offset: int
     last_fetched_epoch: int
@@ -68,7 +68,7 @@ class FollowerSession:
         return self._wanted.get(key)
 
     def next(self) -> SessionRequest:
-        """Return the next request, after which the leader's session has exactly the partitions of this one."""
+        """Return the next request; with it the leader's session gets exactly the partitions of this one."""
         wanted = self._wanted
         if self._epoch == INITIAL_EPOCH:
             request = SessionRequest(self._id, self._epoch, list(wanted.items()))
@@ -80,7 +80,7 @@ class FollowerSession:
         return request
 
     def handle_response(self, session_id: int) -> None:
-        """The request succeeded; the leader has a session with this id, or none (0)."""
+        """Continue the session after a successful response with the id of the leader's session, 0 for none."""
         if session_id == NO_SESSION:
             self.reset()
         else:

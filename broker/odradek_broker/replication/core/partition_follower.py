@@ -2,7 +2,7 @@
 
 Pure functions over pairs of (epoch, end offset) as in OffsetForLeaderEpoch responses and the diverging epoch of Fetch
 responses; -1 means unknown. A follower truncates to its high watermark only if the leader does not know the epoch,
-because that may lose acknowledged records (KIP-101, KIP-279).
+because a truncation to the high watermark may lose acknowledged records (KIP-101, KIP-279).
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ def truncation_point(leader: EpochEnd, own: EpochEnd, log_end_offset: int, high_
 
 
 class Restart(NamedTuple):
-    """The offset to fetch from; with `empty` the log is emptied and begins there."""
+    """The offset to truncate to and to fetch from; with `empty`, delete all records and start the log there."""
 
     offset: int
     empty: bool
 
 
 def after_out_of_range(leader_start: int, leader_end: int, log_end_offset: int) -> Restart:
-    """Return the restart after OFFSET_OUT_OF_RANGE: the leader's log ends below this one's end (after an unclean
-    election), or begins above it."""
+    """Return the restart after OFFSET_OUT_OF_RANGE: the leader's log ends below the follower's log end offset (after an
+    unclean election), or begins above it, or has the offset by now."""
     if leader_end < log_end_offset:
         return Restart(leader_end, False)
     if leader_start > log_end_offset:

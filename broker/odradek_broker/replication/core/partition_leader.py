@@ -1,12 +1,14 @@
 """One partition, seen from its leader: follower progress, ISR, high watermark.
 
-Owns two rules: the high watermark is the smallest log end offset of the in-sync replicas and never retreats; and when a
-follower may join the ISR or must leave it. Leaves the log and waiting requests to the shell (`partition.py`), and
-decisions about the ISR to the controller, to which the leader proposes them.
+Owns two rules: the high watermark is the smallest log end offset of the in-sync replicas and never moves back; a
+follower joins the ISR when it has caught up, and must leave after a lag of `replica.lag.time.max.ms`. Leaves the log
+and waiting requests to the shell (`partition.py`), and decisions about the ISR to the controller, to which the leader
+proposes them.
 
-The first rule is `PartitionLeader.advance_high_watermark`, with `under_min_isr`. These places keep its result or a
-shortcut of it, because a function call costs too much there or because nothing is recorded meanwhile. A change of the
-rule, of the condition for being in sync, or of the condition for an append must visit each:
+The first rule is `PartitionLeader.advance_high_watermark`, with `under_min_isr`. The places below keep a copy of its
+result or take a shortcut, because a function call costs too much there, or because the Fetches of an idle partition are
+not recorded. Check each of them when you change the rule, the condition for being in sync, or the condition for an
+append:
 
 - `PartitionLeader.is_sole_replica`: a single replica, so that the log end offset is the high watermark. Set at the
   start of an epoch and by `replicas_changed`.
@@ -17,7 +19,7 @@ rule, of the condition for being in sync, or of the condition for an append must
 - `Partition.needs_full_checks`: whether `under_min_isr`, an internal topic or syncing keeps Produce off its short
   checks. Set by `Partition._update_checks` at the start of an epoch, with a new ISR and with a new
   `min.insync.replicas`.
-- `produce_append.append_usual_batch`: `needs_full_checks` and `is_sole_replica` decide that acks=all waits for nothing.
+- `produce_append.append_usual_batch`: decides by `needs_full_checks` and `is_sole_replica` that acks=all need not wait.
 - `FollowerProgress.idle_session`: a follower for which the partition is idle counts as caught up (`caught_up_ms`);
   `idle_partitions.is_idle_for_follower` asks whether the follower is in `isr`.
 - `PartitionLeader.joining`: followers outside the ISR for which the high watermark waits; kept between their Fetches.
@@ -71,7 +73,7 @@ class FollowerProgress:
     last_caught_up_ms: int = NEVER_MS
     leader_end_at_last_fetch: int = -1
     broker_epoch: int = -1
-    """The epoch of the broker that fetched: after an unclean restart it may lack records that it had (KIP-903)."""
+    """The broker epoch in the last Fetch: after an unclean restart a broker may lack records that it had (KIP-903)."""
     idle_session: IdleSession | None = None
     """Set while the partition is idle for the follower: then Fetches of the partition are not recorded."""
 
@@ -82,7 +84,7 @@ class FollowerProgress:
         return self.last_caught_up_ms if session is None else max(self.last_caught_up_ms, session.used_ms)
 
     def become_idle(self, session: IdleSession) -> None:
-        """Take each Fetch of the session for one that finds the follower caught up."""
+        """Count each Fetch of the session as one that finds the follower caught up."""
         self.idle_session = session
 
     def become_active(self) -> None:
@@ -95,8 +97,8 @@ class FollowerProgress:
 class PartitionLeader:
     """The leader's view of one partition in one leader epoch.
 
-    With `is_sole_replica` the shell advances the high watermark itself: a profile of unbatched produce shows the cost
-    of a call."""
+    With `is_sole_replica` the shell (`Partition.append`) advances the high watermark itself: a profile of unbatched
+    produce shows the cost of a call."""
 
     __slots__ = (
         "broker_id",
@@ -146,14 +148,14 @@ class PartitionLeader:
             if replica != broker_id
         }
         self.joining: frozenset[int] = frozenset()
-        """Followers outside the ISR that caught up a moment ago. The high watermark waits for them, because under load
-        they could never join otherwise (Kafka's shouldWaitForReplicaToJoinIsr)."""
+        """Followers outside the ISR that were caught up at their last Fetch. The high watermark waits for them, because
+        under load they could never join otherwise (Kafka's shouldWaitForReplicaToJoinIsr)."""
         self.is_sole_replica = replicas == (broker_id,)
         self.min_isr = min_isr
         self.advance_high_watermark()
 
     def appended(self, log_end_offset: int) -> list[Effect]:
-        """The leader's log has grown, or more of it is on the disk."""
+        """Record the leader's log end offset after an append, or the end of its records that are on the disk."""
         assert log_end_offset >= self.log_end_offset
         self.log_end_offset = log_end_offset
         return self.advance_high_watermark()
@@ -217,7 +219,7 @@ class PartitionLeader:
         return effects
 
     def isr_decided(self, isr: frozenset[int], partition_epoch: int) -> list[Effect]:
-        """The controller has decided on the ISR, whether this leader proposed it or not."""
+        """Apply the ISR that the controller has decided on, whether this leader proposed it or not."""
         if partition_epoch < self.partition_epoch:
             return []
         self.isr = isr
@@ -227,7 +229,7 @@ class PartitionLeader:
         return self.advance_high_watermark()
 
     def replicas_changed(self, replicas: tuple[int, ...]) -> list[Effect]:
-        """A reassignment adds replicas, or removes replicas outside the ISR, within this leader epoch."""
+        """Apply new replicas within this leader epoch: a reassignment adds some, or removes some outside the ISR."""
         self.replicas = replicas
         self.followers = {
             replica: self.followers.get(replica) or FollowerProgress()
@@ -239,14 +241,14 @@ class PartitionLeader:
         return self.advance_high_watermark()
 
     def cannot_join(self, follower: int) -> list[Effect]:
-        """The follower's broker is fenced or shuts down: stop waiting for it to join the ISR."""
+        """Stop waiting for the follower to join the ISR, because its broker is fenced or shuts down."""
         if follower not in self.joining:
             return []
         self.joining -= {follower}
         return self.advance_high_watermark()
 
     def isr_refused(self) -> list[Effect]:
-        """The controller has not accepted the proposal; a later Fetch may propose again."""
+        """Drop the proposal, which the controller has not accepted; a later Fetch may lead to another."""
         self.proposed_isr = None
         return self.advance_high_watermark()
 

@@ -14,7 +14,7 @@ ALL = "*"
 
 
 class Rate:
-    """Bytes per second over the last windows, one window at least, as Kafka's SimpleRate."""
+    """Bytes per second over the last `windows` windows, as Kafka's SimpleRate: divided by one window at least."""
 
     __slots__ = ("_count", "_samples", "_window_ms")
 
@@ -42,7 +42,8 @@ class Rate:
 
 
 class ReplicationQuota:
-    """One direction of replication at one broker. `is_throttled` is free while no topic has throttled replicas."""
+    """One direction of replication at one broker. `is_throttled` costs almost nothing while no topic has throttled
+    replicas."""
 
     __slots__ = ("_rate", "_topics", "bytes_per_second")
 
