@@ -138,7 +138,7 @@ class Connection:
         self.close()
 
     def refuse_size(self, size: int, first: bytes) -> None:
-        """Close the connection because no request has this `size`. `first` are the first bytes of the request."""
+        """Close the connection because no request can have this `size`; `first` has the first bytes that came."""
         greeting = recognize(first)
         if greeting is None:
             limit = self.server.request_max_bytes
@@ -181,8 +181,8 @@ class Connection:
     def check_authentication(self) -> bool:
         """Take over the authenticator's principal, and open or close the gate. Return whether it is open.
 
-        The gate costs an open connection nothing: `dispatch` looks routes up in the listener's table, in an empty one
-        until authentication has completed, and comes to `_route` for a request that it does not find."""
+        The gate costs the hot path nothing: `dispatch` looks routes up in `_known_routes`, which is empty until
+        authentication has completed, and calls `_route` only if there is none."""
         principal = self.authenticator.principal
         if principal is None:
             self._known_routes = NO_ROUTES
@@ -322,8 +322,8 @@ class Connection:
             return None
 
     def _not_served(self, frame: memoryview, key_and_version: int, correlation_id: int, client_id_size: int) -> None:
-        """React to an API or a version that is not served, as Kafka: close the connection, but respond to ApiVersions
-        in version 0 with the versions of ApiVersions itself (KIP-511)."""
+        """Close the connection: the API or version is not served. As in Kafka, ApiVersions in an unknown version
+        gets a response instead: in version 0, with the versions of ApiVersions itself (KIP-511)."""
         if key_and_version >> 16 == ApiKey.API_VERSIONS:
             body = self.routes.downgrade
             self.transport.write(response_head(correlation_id, False, len(body)) + body)
@@ -335,12 +335,13 @@ class Connection:
             self.refuse("API or version is not served", **client_and_api(frame, key_and_version, client_id_size))
 
     def has_room(self, size: int) -> bool:
-        """Return whether the memory budget has room for `size` bytes beside the received bytes of this connection."""
+        """Return whether a request of this connection may use `size` bytes of memory beside its receive buffer."""
         return self.memory.has_room(size, self.receiver.held)
 
     def make_room(self, size: int) -> None:
         """Raise MemoryExhausted if the memory budget has no room for `size` bytes. A handler calls this before it has
-        any effect, and lets the exception pass. Does nothing for a request that has waited already."""
+        any effect, and does not catch the exception. No-op after `dispatch` has returned, because then the receiver
+        cannot dispatch the request again."""
         if not self.busy and not self.has_room(size):
             raise MemoryExhausted(size)
 
@@ -360,8 +361,8 @@ class Connection:
         self._waiting = exchange
 
     def send(self, ctx: Context, route: Route, response: Any, muted_ms: int = 0) -> bool:
-        """Encode and write a response. Return False if the request does not end here: the socket is full, and `done`
-        will be called, `muted_ms` after the response is sent; or the connection closes."""
+        """Encode and write a response. Return True if the caller must end the request. Return False if the connection
+        closes, or if the socket is full: then `done` is called `muted_ms` after the response is sent."""
         try:
             parts = route.encode(response)
         except Exception as error:
@@ -378,7 +379,7 @@ class Connection:
         try:
             if self._sender.send(ctx.correlation_id, route.response_has_tags, parts):
                 return True
-        except Exception as error:  # of the disk; the caller has other fetches to complete
+        except Exception as error:  # of the disk: the caller may be the purgatory, which completes other requests, too
             self.log_of(ctx).error("response cannot be sent; closing the connection", exc_info=error)
             self.abort()
             return False
@@ -387,7 +388,7 @@ class Connection:
         return False
 
     def mute(self, muted_ms: int) -> None:
-        """End the request in progress after `muted_ms`. The client has its response: KIP-219."""
+        """End the request in progress after `muted_ms`. Its response is sent already (KIP-219)."""
         self.busy = True
         self._broker.timers.call_later(muted_ms, self.done)
 

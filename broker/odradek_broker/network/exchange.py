@@ -77,7 +77,7 @@ class Exchange:
             self._awaited.cancel()
 
     def respond(self, response: Any) -> None:
-        """Intercept, throttle, encode and write the response. None if the client expects none (acks=0)."""
+        """Intercept, throttle, encode and write the `response`, which is None if the client expects none (acks=0)."""
         if self.connection.closing:
             return None
         if response is None:

@@ -23,7 +23,7 @@ class HttpPort:
         self.port = 0
 
     async def start(self, host: str, port: int) -> None:
-        """Bind and serve. Port 0 binds a free port, which `port` has then."""
+        """Bind and serve. With port 0 the operating system chooses the port; the attribute `port` has it."""
         self._server = await asyncio.start_server(self._serve, host, port, limit=REQUEST_MAX_BYTES)
         self.port = self._server.sockets[0].getsockname()[1]
 

@@ -26,7 +26,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One listener of this broker. A `port` of 0 stays 0 until the socket is bound, and `advertised_port` with it."""
+    """One listener of this broker. A `port` or `advertised_port` of 0 stays 0 until the socket is bound."""
 
     name: str
     protocol: str
@@ -58,7 +58,8 @@ def parse_endpoint(setting: str, text: str) -> Endpoint:
 def parse_listeners(
     config: BrokerConfig, hostname: str, supported_protocols: Collection[str] = CHANNEL_BUILDERS
 ) -> list[Listener]:
-    """Return the listeners for clients, in order. As in Kafka, a listener on every interface advertises `hostname`.
+    """Return the entries of `listeners` except controllers', in order. As in Kafka, a listener on every interface
+    advertises `hostname`.
 
     An advertised port of 0 means the bound port, so that port 0 works in tests. Raises ListenerError."""
     protocols = _protocol_map(config.text("listener.security.protocol.map"))

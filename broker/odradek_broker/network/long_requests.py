@@ -3,6 +3,8 @@
 Owns the limits that keep such a request from delaying other clients and from exhausting the memory: the thread, the
 number of elements in memory, and `odradek.request.elements.max`, above which the connection closes. Kafka, which has
 threads for requests, has no such limit. Leaves the division into slices to the API (`apis.slices`).
+
+An element is an entry of an array, a tagged field, or 4,096 bytes of a string; records do not count.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REQUESTS_HELD = 4
-"""Requests of the largest size whose elements may be in memory at a time."""
+"""Requests with `elements_max` elements that may be in memory at a time."""
 
 
 class LongRequests:
@@ -49,7 +51,7 @@ class LongRequests:
         return await self._loop.run_in_executor(self._executor, work)
 
     async def take(self, elements: int) -> None:
-        """Wait until there is room for so many elements, at most `elements_max`, and count them."""
+        """Wait until this many more elements, at most `elements_max`, may be in memory, and count them."""
         while self.elements + elements > self._limit:
             turn = self._loop.create_future()
             self._waiting.append(turn)
@@ -78,7 +80,7 @@ class LongRequests:
 
 
 class LongRequest:
-    """One long request of a connection, which is not read until `end`."""
+    """One long request. Its connection handles no other request until `end`."""
 
     __slots__ = ("_connection", "_ctx", "_elements", "_frame", "_position", "_route", "_task")
 
@@ -106,7 +108,7 @@ class LongRequest:
         connection, ctx, route = self._connection, self._ctx, self._route
         long_requests = connection.server.long_requests
         limit = elements_max(route.api, long_requests.elements_max)
-        # An element has at least one byte; the request has no more elements than bytes before it is decoded.
+        # The number of elements is unknown until the request is decoded, but each has at least one byte.
         upper_bound = min(limit, len(self._frame))
         await long_requests.take(upper_bound)
         self._elements = upper_bound

@@ -64,7 +64,7 @@ class Receiver(asyncio.BufferedProtocol):
         self._connection.opened(self._transport)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._connection.closing = True  # before the memory that comes back here goes to other connections
+        self._connection.closing = True  # first: returning memory calls waiting receivers, perhaps this one
         self._buffers.budget.forget(self._room_again)
         self._release_buffer()
         self._forget_buffered()
@@ -134,8 +134,8 @@ class Receiver(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def idle_for(self, now: float) -> float:
-        """Return the seconds since the last sweep of the server that saw traffic. A connection whose request
-        waits is not idle."""
+        """Return the seconds since the last call that found the connection in use: it had received bytes since the
+        call before, or a request waited."""
         if self.active or self._connection.busy or self.starved:
             self.active = False
             self.idle_since = now
@@ -178,8 +178,8 @@ class Receiver(asyncio.BufferedProtocol):
         return None
 
     def _keep(self, view: memoryview, start: int, end: int) -> None:
-        """Keep `view[start:end]`, part of a request or requests that must wait, in a buffer that has room for the rest
-        of the first one."""
+        """Keep `view[start:end]`: an incomplete request, or requests that must wait. The buffer has room for the whole
+        first request."""
         left = end - start
         needed = left
         if left >= SIZE_BYTES:
@@ -237,7 +237,7 @@ class Receiver(asyncio.BufferedProtocol):
     def _wait_for_room(self, view: memoryview, start: int, end: int, size: int) -> None:
         """Keep the request at `start`, and dispatch it again when the budget has `size` bytes more for its handler."""
         if self._buffer is None:
-            # Not `_keep`: it waits for memory, behind the connections that wait for room, which hold bytes, too.
+            # Not `_keep`: it would wait for memory, which no connection gets while requests wait for room.
             self._buffer = self._buffers.hold(view[start:end])
             self._filled = end - start
         else:
@@ -251,5 +251,5 @@ class Receiver(asyncio.BufferedProtocol):
 
     def _starve(self, arrived: memoryview) -> None:
         self.pause()
-        self.starved = True  # not `busy`: a request in progress may end meanwhile, and the kept bytes come after it
+        self.starved = True  # not `busy`, which the end of an earlier request resets
         self._connection.starved(arrived)

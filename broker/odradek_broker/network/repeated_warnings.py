@@ -13,7 +13,7 @@ from odradek_broker.logger import Logger
 
 INTERVAL_S = 1.0
 EVENTS_MAX = 100
-"""Events that are remembered at a time, more than the code has today."""
+"""Bound of the events that are remembered at a time; the code has fewer."""
 
 
 class RepeatedWarnings:

@@ -1,7 +1,7 @@
 """Routes: from API key and version to decoder, handler and encoder, compiled at first use.
 
-Owns the routes of one server. The first four bytes of a request, read as one number, are the key of the lookup, so that
-the hot path finds everything in one step. Leaves the table of APIs to `apis.table`.
+Owns the routes of a server's listeners. The first four bytes of a request, read as one number, are the key of the
+lookup, so that the hot path finds everything in one step. Leaves the table of APIs to `apis.table`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odradek_wire.codec import Part, decode_prefix, decoder, encoder, limited_de
 from odradek_wire.errors import DecodeError, ErrorCode
 
 UNDIVIDED_PART = 20
-"""Requests of an API without a divider may have this part of `odradek.request.elements.max`."""
+"""Divides `odradek.request.elements.max` for an API whose requests are not handled in slices."""
 
 Handle = Callable[[Context, Any], Any | Awaitable[Any] | None]
 
@@ -71,14 +71,15 @@ class Route:
         self.fast_path = None if api.fast_path is None else api.fast_path(version)
         self.throttled = "throttle_time_ms" in api.response.__slots__
         self.slice_elements = ELEMENTS if api.slices is None else api.slices.elements
-        # A Produce in slices needs its records longer than the receive buffer is valid: such a request is copied.
+        # Slices of a Produce need its records after the receive buffer has changed: a `LongRequest` copies the frame.
         self.decoded_elements_max = self.slice_elements if key == ApiKey.PRODUCE else ELEMENTS
-        # Below this size the elements need not be counted: nearly every element takes four bytes.
+        # Below this size the elements need not be counted: nearly every element takes at least four bytes.
         self.unlimited_decode_bytes_max = 4 * self.slice_elements if limited else sys.maxsize
 
     def decode_limited(self, frame: Any, position: int, limit: int) -> tuple[Any, int]:
-        """Return the request and its number of elements. Raises TooManyElementsError above `limit`, and DecodeError,
-        IndexError or ValueError for a request that cannot be read."""
+        """Return the request and its number of elements, which is `limit` for a request with trailing bytes. Raises
+        TooManyElementsError above `limit`, and DecodeError, IndexError or ValueError for a request that cannot be
+        read."""
         try:
             return limited_decoder(self.api.request, self.version)(frame, position, limit)
         except DecodeError:
@@ -101,7 +102,7 @@ class Route:
 
 
 class Routes:
-    """The routes of a listener, by the first four bytes of a request."""
+    """The routes of one or several listeners, by the first four bytes of a request."""
 
     __slots__ = ("downgrade", "inter_broker", "known", "table")
 

@@ -25,7 +25,7 @@ from odradek_broker.security.authenticator import ChannelBuilder
 IDLE_SWEEPS = 8
 """Sweeps for idle connections in `connections.max.idle.ms`: a connection closes at most an eighth of it too late."""
 BACKLOG = 1024
-"""Used unless `socket.listen.backlog.size` is set: tests open many connections at once."""
+"""The backlog unless `socket.listen.backlog.size` is set. Kafka's default is 50; tests open more at a time."""
 SOCKET_BUFFERS = {
     "socket.receive.buffer.bytes": socket.SO_RCVBUF,
     "socket.send.buffer.bytes": socket.SO_SNDBUF,
@@ -50,7 +50,7 @@ class Server:
         inter_broker_routes: Routes | None = None,
     ) -> None:
         """`channel_builders` has one for each listener, by name. `inter_broker_routes` are the routes of the
-        inter-broker and the control-plane listener, unless these serve the same APIs as all listeners."""
+        inter-broker and the control-plane listener; None if these serve the same APIs as the other listeners."""
         config = broker.config
         self.broker = broker
         self.routes = [routes] if inter_broker_routes is None else [routes, inter_broker_routes]
@@ -79,7 +79,7 @@ class Server:
 
     async def bind(self) -> None:
         """Bind every listener, so that its port is known; accept no connection yet. Raises OSError (address in use, no
-        such address), and leaves nothing open then."""
+        such address), and then leaves no socket open."""
         try:
             for number, listener in enumerate(self.listeners):
                 self.listeners[number] = await self._bind(listener)

@@ -1,4 +1,4 @@
-"""How a connection comes by its principal, and how a listener's security protocol plugs in.
+"""Authentication: the principal of a connection, and the parts that a listener's security protocol plugs in.
 
 Owns the protocols that a security protocol implements, and their implementation for PLAINTEXT. Leaves the requests
 that authentication consists of (SaslHandshake, SaslAuthenticate) to their API modules, which reach the authenticator
@@ -23,8 +23,8 @@ class Authenticator(Protocol):
     def principal(self) -> Principal | None:
         """The authenticated principal; None until authentication has completed.
 
-        The connection reads it when it opens, and before each request until it is set. Later it reads it again only in
-        `Connection.check_authentication`, which is called after a session has expired (KIP-368)."""
+        The connection reads it when it opens, before each request until it is set, and at each later call of
+        `Connection.check_authentication`, as after the expiry of a session (KIP-368)."""
         ...
 
     def allows_before_completion(self, api_key: int) -> bool:

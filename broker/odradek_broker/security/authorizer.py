@@ -1,7 +1,7 @@
 """Authorization: Kafka's operations and resource types, and the authorizer that handlers ask.
 
-Owns the `Authorizer` protocol and its default, which allows everything. Leaves the order in which an API asks to its
-handler, because the first refusal decides the error.
+Owns the `Authorizer` protocol and its default, which allows everything. Leaves the order of an API's
+checks to its handler, because the first refusal decides the error.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CLUSTER_NAME = "kafka-cluster"
 
 
 class Authorizer(Protocol):
-    """Decides from memory, without waiting."""
+    """Allows or refuses operations. Decides without I/O, because handlers do not wait for it."""
 
     @property
     def allows_everything(self) -> bool:

@@ -18,7 +18,7 @@ from odradek_wire.message import Message
 
 @dataclass(frozen=True, slots=True)
 class HandledRequest:
-    """A request with its response, which is not encoded yet; None if the client expects none (acks=0).
+    """A request with its response, which is not encoded yet. `response` is None if the client expects none (acks=0);
     `request_bytes` counts the header, too."""
 
     api_key: int
@@ -29,7 +29,7 @@ class HandledRequest:
 
 
 class Quotas(Protocol):
-    """Decides from memory, without waiting."""
+    """Measures requests against quotas. Decides without I/O, because connections do not wait for it."""
 
     @property
     def unlimited(self) -> bool:
