@@ -78,10 +78,10 @@ class Controller:
     async def close(self) -> None:
         """Fence the brokers that registered with this controller, and close the store.
 
-        The next controller need not wait for the sessions of those brokers. Listeners get no delta.
+        The next controller then need not wait until the sessions of those brokers expire. Listeners get no delta.
         """
         self._listeners.clear()
-        # The store has logged the failure of its disk; the next controller waits for the brokers' sessions.
+        # After a disk failure, which the store has logged, the brokers stay unfenced until their sessions expire.
         with suppress(OSError, LogOfflineError, CorruptLogError):
             for broker_id in sorted(self._registered):
                 await self.fence_broker(broker_id)
@@ -104,7 +104,7 @@ class Controller:
         return unsubscribe
 
     def layers(self, broker_id: int, static: Mapping[str, str]) -> BrokerLayers:
-        """Return the layers of a broker's configuration, of which `static` is the lowest."""
+        """Return the layers of a broker's configuration; `static` is its configuration from file and command line."""
         image = self.image
         return BrokerLayers(image.broker_configs(broker_id), image.broker_configs(None), static, self.context.release)
 
@@ -134,7 +134,7 @@ class Controller:
     # -- the controller's own changes ---------------------------------------------------------------------------------
 
     async def delete_all_topics(self) -> DeleteTopicsResponse:
-        """Delete the topics that exist when this change is decided."""
+        """Delete every topic that exists when the controller decides this change."""
         from .commands.delete_topics import delete_topics, request_for_all
 
         return await self._change(lambda image: delete_topics(image, request_for_all(image), self.context))
@@ -195,6 +195,6 @@ class Controller:
 async def _run_to_completion(work: Coroutine[None, None, Response]) -> Response:
     """Run the change to its end even if the caller is cancelled: stored records must be replayed."""
     task = asyncio.ensure_future(work)
-    # Read the exception, because a cancelled caller does not.
+    # A cancelled caller does not retrieve the exception; asyncio would then log that it was never retrieved.
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return await asyncio.shield(task)

@@ -74,10 +74,11 @@ def change(
 ) -> PartitionChangeRecord | None:
     """Return the record that changes the partition to `wanted` and elects its leader; None if nothing changes.
 
-    `wanted` may have other replicas, another ISR, reassignment or recovery state. The record also completes a
-    reassignment whose replicas are in sync. With `eligible_leaders`, a replica that leaves an ISR below `min_isr`
-    becomes an eligible leader, unless it is the broker `unclean_shutdown`. With `bump_leader_epoch`, each change except
-    an expanded ISR increments the leader epoch.
+    `wanted` may differ from the partition in replicas, directories, ISR, reassignment and recovery state. The record
+    also completes a reassignment whose replicas are in sync. With `eligible_leaders`, a replica that leaves the ISR
+    becomes an eligible leader while the ISR is smaller than `min_isr`, unless it is the broker `unclean_shutdown`.
+    With `bump_leader_epoch`, the leader epoch also increases without a new leader, when a replica leaves the ISR or the
+    assigned, adding or removing replicas change.
     """
     target = complete_if_in_sync(wanted or partition)
     if eligible_leaders:
@@ -86,7 +87,7 @@ def change(
     if unclean:
         target = target._replace(isr=(leader,), eligible_leader_replicas=(), leader_recovery_state=RECOVERING)
     elif leader != NO_LEADER and leader not in target.isr:
-        # An eligible leader has all committed records: it is the whole ISR, and recovers nothing.
+        # An eligible leader has all committed records: it becomes the only ISR member and needs no recovery.
         rest = tuple(replica for replica in target.eligible_leader_replicas if replica != leader)
         target = target._replace(isr=(leader,), eligible_leader_replicas=rest)
     if eligible_leaders or target.last_known_elr:
@@ -94,7 +95,8 @@ def change(
     record = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
     dropped = not set(partition.replicas) <= set(target.replicas)
     if leader != partition.leader or dropped or (bump_leader_epoch and _needs_new_epoch(partition, target)):
-        # A new epoch fences a leader that would still count the removed replica.
+        # A record with a leader, even the same one, increments the leader epoch. That fences a leader that still counts
+        # a removed replica.
         record.leader = leader
     for name in _LISTS:
         before, after = getattr(partition, name), getattr(target, name)
@@ -156,10 +158,10 @@ def without_broker(
     bump_leader_epoch: bool = False,
     after_unclean_shutdown: bool = False,
 ) -> PartitionChangeRecord | None:
-    """Return the record for a broker that is no longer active: it leaves the ISR, unless it is the last member, and the
-    leadership.
+    """Return the record that removes a broker which is no longer active from the leadership and the ISR.
 
-    After an unclean shutdown a broker may have lost records: it does not become an eligible leader.
+    Without `eligible_leaders`, the last member stays in the ISR. After an unclean shutdown the broker may have lost
+    records, so it does not become an eligible leader.
     """
     shrunk = tuple(replica for replica in partition.isr if replica != broker)
     if not shrunk and not eligible_leaders:

@@ -1,4 +1,4 @@
-"""The metadata image: brokers, topics, configurations, levels and the rest, after some record.
+"""The metadata image: brokers, topics, configurations, levels and the rest, at one offset.
 
 Images are immutable and shared; their mappings are dicts that no code changes. Owns the image, its look-ups, and
 `MetadataDelta`, the change of an image that brokers apply. Leaves it to `replay` how records change an image.
@@ -21,7 +21,7 @@ V = TypeVar("V")
 
 NO_LEADER = -1
 RECOVERED = 0
-"""A leader recovery state: no leader was elected uncleanly since the last recovery."""
+"""A leader recovery state: the leader has recovered from the last unclean election, or there was none."""
 RECOVERING = 1
 
 # Reserved directory ids (KIP-858).
@@ -126,8 +126,7 @@ class QuotaEntity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SecurityImage:
-    """ACLs, credentials, tokens, quotas and the migration state, each under its own key. No broker enforces them
-    yet."""
+    """ACLs, credentials, tokens, quotas and the ZooKeeper migration state. No broker enforces them yet."""
 
     acls: Mapping[Uuid, Any] = field(default_factory=dict)
     scram_credentials: Mapping[tuple[str, int], Any] = field(default_factory=dict)
@@ -141,7 +140,7 @@ _NO_CONFIGS: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
-    """All metadata after the record at `offset`, written by the controller of `epoch`."""
+    """All metadata up to and including the record at `offset`, which the controller of `epoch` has written."""
 
     cluster_id: str = ""
     offset: int = -1
@@ -181,7 +180,7 @@ class ClusterImage:
 
 
 class ReplicaAction(Enum):
-    """An action on a replica that the controller of ZooKeeper mode orders, whatever state the image has."""
+    """An action on a replica that the controller orders in ZooKeeper mode, and that the image does not show."""
 
     STOP = "stop"
     """Stop leading and following until the next LeaderAndIsr request; keep the log."""
@@ -218,7 +217,7 @@ class MetadataDelta:
 
     @staticmethod
     def between(before: ClusterImage, image: ClusterImage) -> MetadataDelta:
-        """Return the delta between two images. It compares all of both: for a first delta and for tests."""
+        """Return the delta between two images. Compares every part of both, unlike `replay`, which tracks changes."""
         partitions = {}
         for topic_id, topic in image.topics_by_id.items():
             old = before.topics_by_id.get(topic_id)

@@ -1,4 +1,4 @@
-"""The records of a snapshot: those that make an image.
+"""The records of a snapshot, from an image.
 
 The inverse of `replay`: these records, replayed on an empty image, make the same image except for offset and epoch.
 """

@@ -47,9 +47,9 @@ Level = TypeVar("Level")
 
 
 def served_features(features: Mapping[str, Level], served: Container[int]) -> dict[str, Level]:
-    """Return the features whose protocol brokers serve: all that announce none, and those whose API is in `served`.
+    """Return the features without those in `CLIENT_APIS` whose API is not in `served`, in the same order.
 
-    Features may be mapped to a range that is supported or to a level that is finalized; the order is kept.
+    The values may be supported ranges or finalized levels.
     """
     return {name: level for name, level in features.items() if name not in CLIENT_APIS or CLIENT_APIS[name] in served}
 
@@ -66,7 +66,8 @@ class Emulation(Enum):
     def supported(self) -> Features:
         """The levels of each feature that the release supports, in the order of its ApiVersions response.
 
-        Brokers also run in a cluster that finalizes a feature whose APIs they do not serve; see `served_features`."""
+        Includes features whose APIs brokers do not serve, because a cluster may have finalized them; see
+        `served_features`."""
         return _SUPPORTED[self]
 
     @property
@@ -85,7 +86,10 @@ class Emulation(Enum):
         return _api_ranges(self)
 
     def supported_features(self, api_versions_version: int) -> Features:
-        """Return the features for a version of ApiVersions: below 4 no feature may start at 0 (KAFKA-17011)."""
+        """Return the supported features in an ApiVersions response of this version.
+
+        Versions below 4 omit features whose range starts at 0 (KAFKA-17011).
+        """
         if api_versions_version >= 4:
             return self.supported
         return {name: levels for name, levels in self.supported.items() if levels.low > 0}
@@ -95,8 +99,8 @@ class Emulation(Enum):
 class Levels:
     """The finalized features of a cluster; an absent feature has level 0.
 
-    A cluster of ZooKeeper mode has `inter.broker.protocol.version` in place of a metadata version, with the same
-    numbers. It stores neither the directories nor the eligible leaders of partitions.
+    A cluster in ZooKeeper mode has `inter.broker.protocol.version` in place of a metadata version, numbered in the same
+    way. It stores neither the directories nor the eligible leaders of partitions.
     """
 
     finalized: Mapping[str, int] = field(default_factory=dict)
@@ -138,8 +142,8 @@ class Levels:
 
     @property
     def transaction_version(self) -> int:
-        """KIP-890: from 1 on transaction records have flexible fields, from 2 on each transaction has its own epoch.
-        At most 1 in ZooKeeper mode, because brokers of Kafka 3.9, which may be in the cluster, do not know 2."""
+        """KIP-890: from 1 on transaction records have flexible fields, from 2 on each transaction has its own producer
+        epoch. At most 1 in ZooKeeper mode, because the cluster may have brokers of Kafka 3.9, which do not know 2."""
         level = self.level(TRANSACTION_VERSION)
         return level if self.inter_broker_protocol is None else min(level, 1)
 
@@ -155,8 +159,9 @@ class Levels:
 
     @property
     def bumps_leader_epoch(self) -> bool:
-        """Whether each change of a partition increments the leader epoch: brokers of ZooKeeper mode ignore a
-        LeaderAndIsr request for a leader epoch that they know."""
+        """Whether a change of a partition increments the leader epoch even if the leader stays.
+
+        In ZooKeeper mode brokers ignore a LeaderAndIsr request with a leader epoch that they know."""
         return self.inter_broker_protocol is not None
 
     @property

@@ -51,9 +51,9 @@ FlushNow = Callable[[Callable[[], None]], Awaitable[None]]
 class MetadataLogStore:
     """The only writer of a metadata log.
 
-    Records that `append` has returned survive the process; flushed records survive the machine. `on_disk` runs flushes
-    on another thread; without it `close` and each snapshot flush the log. With `flush_now`, `append` waits for the
-    flush.
+    After `append` returns, its records survive a crash of the process; flushed records survive a crash of the machine.
+    With `flush_now`, `append` waits for a flush. Otherwise `on_disk` starts a flush after an append, without waiting
+    for it. With neither, only `close` and each snapshot flush the log.
     """
 
     def __init__(
@@ -113,7 +113,9 @@ class MetadataLogStore:
         return image
 
     def _load(self, log: Log) -> tuple[ClusterImage, bool]:
-        """Return the image of the last snapshot and the records after it, and whether a transaction is incomplete."""
+        """Replay the last snapshot and the records after it.
+
+        Returns the image, and whether the log ends within a metadata transaction."""
         image = self._image
         start = 0
         snapshots = find_snapshots(self._disk, log.directory)
@@ -175,7 +177,7 @@ class MetadataLogStore:
         self._write(control_batch(ControlRecordType.LEADER_CHANGE, message, timestamp=self._wall_ms()))
 
     def _check_voters(self, voters: tuple[int, ...]) -> None:
-        """Refuse the log of a quorum: this node alone must not append to a log that other controllers have, too."""
+        """Refuse a log with other voters: this node must not append to it without their votes."""
         if voters not in ((), (self._node_id,)):
             raise InvalidMetadataError(
                 f"{self._metadata_directory} belongs to a quorum of the controllers {', '.join(map(str, voters))}; "
@@ -291,14 +293,14 @@ class MetadataLogStore:
                 log.abandon()
 
     def abandon(self) -> None:
-        """Close the files without writing, as after the end of a process."""
+        """Close the files without writing, as if the process had crashed."""
         log, self._log = self._log, None
         if log is not None:
             log.abandon()
 
 
 class _Tail:
-    """Records of the log, without those of aborted and incomplete metadata transactions."""
+    """The records after the last snapshot, without those of aborted and incomplete metadata transactions."""
 
     def __init__(self) -> None:
         self.records: list[Message] = []
@@ -322,7 +324,7 @@ class _Tail:
 
 
 def _batches(log: Log, offset: int) -> Iterator[tuple[RecordBatchHeader, memoryview]]:
-    """Return every batch from the offset on, with the buffer that has it."""
+    """Return every batch from the offset on: its header, and the buffer that contains it."""
     while (piece := log.read(offset, _READ_BYTES)) is not None:
         data = memoryview(piece.tobytes())
         before = offset

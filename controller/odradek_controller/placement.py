@@ -1,9 +1,9 @@
 """Replica placement: the brokers of the replicas of new partitions.
 
-Pure functions. Leaders are placed round robin from a start index. The distance of the other replicas grows by one after
-each round, so that all other brokers share the load of a broker that fails. With racks, brokers are ordered alternately
-by rack, and the replicas of a partition use every rack before they use one twice. Fenced brokers come last and never
-lead. Sources: AdminUtils, StripedReplicaPlacer, and the responses of a running Kafka 4.3.
+Pure functions. Leaders are placed round robin from a start index. After each round the followers move one broker away
+from their leader, so that all other brokers share the load of a broker that fails. With racks, the order of the brokers
+alternates between racks, and the replicas of a partition use every rack before they use one twice. Fenced brokers come
+last and never lead. Sources: AdminUtils, StripedReplicaPlacer, and the responses of a running Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class UsableBroker(NamedTuple):
 
 
 class PlacementError(ValueError):
-    """The brokers cannot have the requested replicas; the text is Kafka's."""
+    """An assignment or replication factor that the brokers do not allow; the text is Kafka's."""
 
 
 class Start(NamedTuple):

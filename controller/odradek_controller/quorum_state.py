@@ -22,7 +22,8 @@ class QuorumStateFile:
     leader_epoch: int
     data_version: int = 0
     voters: tuple[int, ...] = ()
-    """The voters of data version 0; with version 1 the log has them."""
+    """The voters in a decoded file of data version 0; with version 1 the log has them. `encode` writes the leader as
+    the only voter."""
 
     def encode(self) -> bytes:
         fields: dict[str, object]

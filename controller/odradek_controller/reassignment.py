@@ -1,8 +1,8 @@
 """The reassignment of a partition to other replicas.
 
-Pure functions over a partition. During a reassignment the replicas are the target replicas followed by those to remove;
-`adding_replicas` and `removing_replicas` name both kinds. The reassignment completes when all added replicas are in
-sync, or, if it adds none, all target replicas. Sources: KIP-455, and the responses of a running Kafka 4.3.
+Pure functions over a partition. During a reassignment `replicas` has the target replicas, followed by those to remove
+(`removing_replicas`). It completes when all `adding_replicas` are in sync, or, if it adds none, all target replicas.
+Sources: KIP-455, and the responses of a running Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ DirectoryOf = Callable[[int], Uuid]
 def begin(partition: PartitionRegistration, target: Sequence[int], directory_of: DirectoryOf) -> PartitionRegistration:
     """Return the partition with a reassignment to `target`, which has the preferred leader first.
 
-    As in Kafka 4.3, the replicas that an earlier reassignment adds count as replicas of the partition, and stay in
-    `adding_replicas` if this reassignment adds none. Unlike Kafka 4.3 the result does not keep replicas in
-    `adding_replicas` that are to be removed, nor in `removing_replicas` that are to stay: such a reassignment would
-    never complete, or would remove a requested replica.
+    As in Kafka 4.3, replicas that an earlier reassignment is adding count as replicas of the partition; they stay in
+    `adding_replicas` if this reassignment adds none. Unlike in Kafka 4.3, a replica that is not in `target` leaves
+    `adding_replicas`, because the reassignment would otherwise never complete, and a replica in `target` leaves
+    `removing_replicas`, because it would otherwise be removed.
     """
     removing = tuple(sorted(replica for replica in partition.replicas if replica not in target))
     adding = tuple(sorted(replica for replica in target if replica not in partition.replicas))
@@ -45,7 +45,8 @@ def complete_if_in_sync(partition: PartitionRegistration) -> PartitionRegistrati
 
 
 def cancel(partition: PartitionRegistration) -> tuple[PartitionRegistration, bool]:
-    """Return the partition without the added replicas, and whether that may lose records: no other is in sync."""
+    """Return the partition without the adding replicas, and whether that may lose records because no other replica is
+    in sync."""
     kept = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
     isr = tuple(replica for replica in partition.isr if replica not in partition.adding_replicas)
     back = with_replicas(partition, kept)._replace(isr=isr or kept[:1], adding_replicas=(), removing_replicas=())

@@ -213,7 +213,7 @@ def _partition(builder: _ImageBuilder, record: PartitionRecord) -> None:
 
 
 def _shared(values: list[int], known: tuple[int, ...]) -> tuple[int, ...]:
-    """Return `known` if it has the values: an ISR is mostly equal to the replicas, and then takes no memory."""
+    """Return `known` if it equals the values: an ISR is mostly equal to the replicas, and then shares their tuple."""
     found = tuple(values)
     return known if found == known else found
 
@@ -229,7 +229,10 @@ def _partition_change(builder: _ImageBuilder, record: PartitionChangeRecord) -> 
 
 
 def changed_partition(partition: PartitionRegistration, record: PartitionChangeRecord) -> PartitionRegistration:
-    """Return the partition after this change, which increments the partition epoch, and for a leader its epoch."""
+    """Return the partition after this change.
+
+    Each change increments the partition epoch; a record with a leader, even the same one, increments the leader epoch.
+    """
     changes: dict[str, object] = {"partition_epoch": partition.partition_epoch + 1}
     for name in ("replicas", "isr", "directories", "removing_replicas", "adding_replicas"):
         values = getattr(record, name)

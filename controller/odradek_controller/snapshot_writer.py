@@ -1,6 +1,6 @@
-"""Writing snapshots of the metadata: the time for one, its file, and the removal of older segments of the log.
+"""Snapshots of the metadata: when to write one, its file, and the removal of older segments of the log.
 
-The loop decides and encodes; another thread, if there is one, writes to the disk. A snapshot only makes the next start
+The event loop decides and encodes; `on_disk` may write the file on another thread. A snapshot only makes the next start
 faster: a failure to write one is logged, and the controller continues.
 """
 
@@ -20,7 +20,8 @@ SNAPSHOT_RECORDS = 5_000
 """The minimum number of records between two snapshots."""
 
 MAX_LOG_BYTES = 100 << 20
-"""`metadata.max.retention.bytes`: the next snapshot lets a longer log begin at its end offset."""
+"""As Kafka's default of `metadata.max.retention.bytes`: from a larger log, the next snapshot removes the segments below
+its end offset."""
 
 OnDisk = Callable[[Callable[[], None]], object]
 """Runs work that waits for the disk, possibly on another thread."""
@@ -37,7 +38,7 @@ class SnapshotWriter:
         self._next = snapshot_records
         self._writing = False
         self._written: SnapshotId | None = None
-        """A written snapshot; the next change, on the loop, removes the segments below it."""
+        """A snapshot that was written, perhaps on another thread; `_cut` then removes the segments below it."""
         self.records_since = 0
         """The number of records after the last snapshot."""
 
@@ -58,7 +59,7 @@ class SnapshotWriter:
         return snapshot
 
     def _is_worth_it(self, image: ClusterImage) -> bool:
-        """Return whether replaying the log takes much longer than replaying the image."""
+        """Return whether replaying the log takes much longer than replaying the image; set the next threshold."""
         self._next = self._snapshot_records + 2 * sum(1 for _ in image_records(image))
         return self.records_since >= self._next
 
@@ -69,7 +70,7 @@ class SnapshotWriter:
             try:
                 self._write(log, snapshot, data)
             except (OSError, LogOfflineError) as error:
-                # The log has all records: the next snapshot is due after as many again.
+                # No record is lost, because the log has them all. The next snapshot is due after as many records.
                 self._report(error)
             finally:
                 self._writing = False

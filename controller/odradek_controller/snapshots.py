@@ -1,7 +1,7 @@
-"""Snapshot files of the metadata log: `<end offset>-<epoch>.checkpoint`, and `bootstrap.checkpoint` after a format.
+"""Snapshot files of the metadata log: `<end offset>-<epoch>.checkpoint`, and `bootstrap.checkpoint` of a new cluster.
 
 Owns their names and bytes: a control batch with the header, batches of records, a control batch with the footer. Leaves
-writing the file to the caller, which writes a temporary file and renames it.
+it to the caller to replace the file atomically.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def find_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
 
 
 class VoterRecords(NamedTuple):
-    """The control records of a quorum with its voters in the log (KIP-853); None with static voters."""
+    """The control records that keep the voters of a quorum in the log (KIP-853); None with static voters."""
 
     version: KRaftVersionRecord | None = None
     voters: VotersRecord | None = None
 
     def updated(self, message: Message | None) -> VoterRecords:
-        """Return the voters after this control record, of whatever type it is."""
+        """Return the records after this control record; those of other types change nothing."""
         if isinstance(message, KRaftVersionRecord):
             return self._replace(version=message)
         if isinstance(message, VotersRecord):
