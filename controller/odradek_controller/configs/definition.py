@@ -42,9 +42,9 @@ Check = Callable[[str, Value], None]
 
 
 class Definition(NamedTuple):
-    """One configuration. `default` is the text that DescribeConfigs answers; `check` raises InvalidConfigError.
+    """One configuration. `default` is the text that DescribeConfigs returns; `check` raises InvalidConfigError.
 
-    `internal` ones are accepted but never described; `required` ones have no default at all.
+    An `internal` configuration is accepted but never described; a `required` one has no default.
     """
 
     name: str

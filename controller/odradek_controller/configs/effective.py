@@ -42,8 +42,9 @@ class ConfigSynonym(NamedTuple):
 class ConfigEntry(NamedTuple):
     """An effective configuration: its value, its source, and all layers that have a value, the effective one first.
 
-    As in DescribeConfigs, the synonyms begin with the first layer that has the name (for a topic, its first broker
-    name): a `retention.ms` from `log.retention.hours` has the source DEFAULT and no synonyms.
+    As in DescribeConfigs, source and synonyms begin with the first layer that sets the first name: the configuration's
+    own, or for a topic its first broker synonym. So a `retention.ms` whose value comes from `log.retention.hours` has
+    the source DEFAULT and no synonyms.
     """
 
     name: str
@@ -67,7 +68,7 @@ class BrokerLayers:
     release: Release = Release.KAFKA_4_3
 
     def _candidates(self, synonyms: Synonyms) -> Iterator[tuple[ConfigSynonym, str | None]]:
-        """Return each value of the layers, and the same value in the unit of the first name."""
+        """Return each value in the layers, the strongest first, and the same value in the unit of the first name."""
         for source, layer in (
             (ConfigSource.DYNAMIC_BROKER, self.dynamic),
             (ConfigSource.DYNAMIC_DEFAULT_BROKER, self.dynamic_default),
@@ -87,7 +88,7 @@ class BrokerLayers:
         return self._entry(name, BROKER_SYNONYMS.get(name, ((name, same),)), translated=False)
 
     def value(self, name: str) -> str | None:
-        """Return the value of a broker configuration, if need be from a synonym (`log.retention.ms` from hours)."""
+        """Return the value of a broker configuration or else of its synonyms (`log.retention.ms` from hours)."""
         synonyms = BROKER_SYNONYMS.get(name, ((name, same),))
         return next((value for _, value in self._candidates(synonyms)), None)
 

@@ -1,7 +1,7 @@
-"""The configurations that have an effect: of brokers those listed here, of topics all except those listed here.
+"""The configurations that have an effect: broker configurations listed here, and topic configurations not listed here.
 
 The others are accepted and described; `odradek` warns about those of brokers, and the compatibility page lists those of
-topics. Edit these lists when a component begins or stops to read a configuration.
+topics. Edit these lists when a component begins or ceases to read a configuration.
 """
 
 from __future__ import annotations

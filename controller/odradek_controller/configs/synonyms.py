@@ -1,4 +1,4 @@
-"""The synonyms of configurations: other names that supply the value of one that is not set, and its conversion.
+"""The synonyms of configurations: names that supply the value of a configuration that is not set, with a conversion.
 
 A topic configuration has broker configurations as synonyms (`retention.ms` has `log.retention.ms`, `.minutes`,
 `.hours`), and a few broker configurations have others in larger units. The first one that is set applies. Sources:

@@ -26,7 +26,7 @@ class Resource(IntEnum):
 
 
 class Release(Enum):
-    """The release of a table. There is none of Kafka 4.0, whose configurations 4.3 has, too."""
+    """The releases that have a table of their own. Kafka 4.0 uses the table of 4.3."""
 
     KAFKA_3_9 = "3.9"
     KAFKA_4_3 = "4.3"
@@ -114,7 +114,7 @@ def _whole(name: str, given: str, kind: Type) -> int:
 
 def _real(name: str, given: str) -> float:
     try:
-        return float(given.replace("_", "x"))
+        return float(given.replace("_", "x"))  # Java refuses the underscores that Python accepts
     except ValueError:
         raise invalid(name, given, "Not a number of type DOUBLE") from None
 
@@ -148,7 +148,7 @@ def nearest(kind: Resource, name: str, release: Release = Release.KAFKA_4_3) -> 
 
 
 def changeable(name: str, release: Release = Release.KAFKA_4_3) -> Mode:
-    """Return the update mode of a broker configuration. Unknown names belong to plug-ins, and can be changed."""
+    """Return the update mode of a broker configuration. An unknown name belongs to a plug-in: it is cluster-wide."""
     if name.startswith("listener.name."):
         return Mode.PER_BROKER
     definition = definitions(Resource.BROKER, release).get(name)

@@ -135,7 +135,7 @@ def gzip_level(name: str, value: Value) -> None:
 
 
 def pool_size(name: str, value: Value) -> None:
-    """-1 means: as many as another pool (Kafka 3.9's remote log manager)."""
+    """Check for at least 1, or -1 for the size of another pool (Kafka 3.9's remote log manager)."""
     if not isinstance(value, int) or value < -1 or value == 0:
         raise invalid(name, value, "Value can be -1 or greater than 0")
 
