@@ -60,12 +60,13 @@ def _alter(
         active=image.is_active,
         eligible_leaders=image.levels.eligible_leaders,
         min_isr=election_policy(image, topic.name, context.layers(image)).min_isr,
-        # The response has the accepted ISR. The end of a reassignment reaches the leader only in a new leader epoch.
+        # In ZooKeeper mode the response gives the leader its new ISR, but the leader learns that a reassignment is
+        # complete only from a LeaderAndIsr request with a new leader epoch.
         bump_leader_epoch=image.levels.bumps_leader_epoch and partition.reassigning,
     )
     after = partition if record is None else changed_partition(partition, record)
     if after.leader != broker_id:
-        # The new ISR completed the reassignment, which removed the leader: an error, although the ISR has changed.
+        # The new ISR completed the reassignment, which removed this leader: an error, although the ISR has changed.
         return PartitionResponse(index, ErrorCode.NEW_LEADER_ELECTED), record
     return _state(index, after), record
 

@@ -17,7 +17,7 @@ from .policy import election_policy
 def assign_replicas_to_dirs(
     image: ClusterImage, request: AssignReplicasToDirsRequest, context: CommandContext
 ) -> tuple[list[Message], AssignReplicasToDirsResponse]:
-    """Record the directories. The broker leaves the leadership and the ISR of lost replicas."""
+    """Record the directories. A broker that has lost a replica leaves the partition's leadership and ISR."""
     if not image.levels.directories:
         return [], AssignReplicasToDirsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     broker = image.brokers.get(request.broker_id)

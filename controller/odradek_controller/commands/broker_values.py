@@ -41,7 +41,7 @@ _LOADED = frozenset(
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
     )
 )
-"""The classes that these configurations name by default."""
+"""The defaults of these configurations: the only classes that can be loaded."""
 
 
 def check_broker_values(

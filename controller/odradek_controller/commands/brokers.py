@@ -28,10 +28,11 @@ def register_broker(
 ) -> tuple[list[Message], BrokerRegistrationResponse]:
     """Register a broker, fenced. Its epoch is the offset of its registration record, the first of the records.
 
-    Kafka waits until the session of the previous incarnation has ended. Here brokers run in the controller's process:
-    the previous incarnation has ended, and leads no more. A broker that does not send the epoch of its previous
-    incarnation, which a clean shutdown writes to its log directories, may have lost records: it leaves every ISR and
-    the eligible leaders until it has caught up (KIP-966).
+    Kafka refuses the registration until the session of the previous incarnation has expired. Here brokers run in the
+    controller's process, so the previous incarnation has ended and leads nothing.
+
+    A clean shutdown writes the broker's epoch to its log directories. A broker that does not send that epoch may have
+    lost records: it leaves every ISR and the eligible leaders until it has caught up (KIP-966).
     """
     error = _registration_error(image, request)
     if error is not ErrorCode.NONE:
@@ -82,7 +83,7 @@ def _registration_error(image: ClusterImage, request: BrokerRegistrationRequest)
 def broker_heartbeat(
     image: ClusterImage, request: BrokerHeartbeatRequest, context: CommandContext
 ) -> tuple[list[Message], BrokerHeartbeatResponse]:
-    """Unfence the broker, or move leadership away from it if it wants to shut down (Kafka's BrokerHeartbeatManager)."""
+    """Unfence the broker, fence it, or start its controlled shutdown, as it wants (Kafka's BrokerHeartbeatManager)."""
     broker = image.brokers.get(request.broker_id)
     if broker is None:
         return [], BrokerHeartbeatResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
@@ -127,7 +128,7 @@ def _elect_leaderless(
 ) -> Iterator[Message]:
     policies = _Policies(image, context)
     for topic_id, index, partition in partitions:
-        # In ZooKeeper mode a new partition without a state has the epoch -1: it gets its first state elsewhere.
+        # In ZooKeeper mode a partition has the epoch -1 until `begin_partitions` writes its first state.
         if partition.leader == NO_LEADER and partition.partition_epoch >= 0:
             policy = policies.of(topic_id)
             record = change(

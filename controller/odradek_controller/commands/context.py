@@ -25,7 +25,7 @@ class Refusal(NamedTuple):
 
 @dataclass(slots=True)
 class PlainTopicEntries:
-    """Effective configurations of a topic without overrides, computed once per state of the broker's layers."""
+    """The effective configurations of a topic without overrides, cached until the broker's layers change."""
 
     layers: BrokerLayers | None = None
     entries: list[ConfigEntry] = field(default_factory=list)
@@ -71,7 +71,7 @@ class CommandContext:
         return self.emulation.release
 
     def layers(self, image: ClusterImage) -> BrokerLayers:
-        """The controller's view of broker configurations."""
+        """Return the layers of the controller's own broker configuration."""
         return BrokerLayers(image.broker_configs(self.node_id), image.broker_configs(None), self.static, self.release)
 
     def number(self, image: ClusterImage, name: str) -> int:

@@ -37,7 +37,10 @@ class Created(NamedTuple):
 def create_topics(
     image: ClusterImage, request: CreateTopicsRequest, context: CommandContext
 ) -> tuple[list[Message], CreateTopicsResponse]:
-    """Create each valid topic; an invalid one does not stop the others. With `validate_only` return no records."""
+    """Create each valid topic; an invalid one does not stop the others. With `validate_only` return no records.
+
+    The results of the metadata topic and of duplicate names come last.
+    """
     layers = context.layers(image)
     defaults = (int(layers.value("num.partitions") or 1), int(layers.value("default.replication.factor") or 1))
     too_many = _partitions(request, defaults[0]) > MAX_PARTITIONS_PER_REQUEST

@@ -1,4 +1,4 @@
-"""DeleteTopics, by name or by id. Refuses a topic that is named both ways, twice, or not at all."""
+"""DeleteTopics, by name or by id. Refuses an entry that has both or neither, or that repeats the topic of another."""
 
 from __future__ import annotations
 

@@ -27,7 +27,8 @@ class Row(NamedTuple):
     module: str
     function: str
     changes_configs: bool = False
-    """Whether the controller then elects leaders where there is none: `unclean.leader.election.enable` may be new."""
+    """Whether the controller then elects leaders of partitions without a leader, because the request may have enabled
+    `unclean.leader.election.enable`."""
 
 
 COMMANDS: Mapping[int, Row] = {

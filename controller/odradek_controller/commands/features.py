@@ -1,7 +1,8 @@
-"""UpdateFeatures: most levels of a cluster are those of the release that it emulates, and a change is refused.
+"""UpdateFeatures. The release that the cluster emulates fixes most levels: a change of those is refused.
 
-The version of transactions goes up and down, because clients and coordinators follow it immediately. A feature that
-announces a protocol to clients goes up: a cluster may be older than the release that serves the protocol.
+A request may raise and lower `transaction.version`, because clients and coordinators follow it immediately. It may
+raise, but not lower, a feature that announces a protocol to clients: a cluster can be older than the release of Odradek
+that first serves the protocol.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 def update_features(
     image: ClusterImage, request: UpdateFeaturesRequest, context: CommandContext
 ) -> tuple[list[Message], UpdateFeaturesResponse]:
-    """Refuse the whole request if one update is refused, as Kafka does; setting a level to its value is no change."""
+    """Refuse the whole request if one update is refused, as Kafka does. An update to the current level is no change."""
     records: list[Message] = []
     for update in request.feature_updates:
         why = _refuse(image, update, context)
@@ -33,7 +34,7 @@ def update_features(
             return [], UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=message)
         if update.max_version_level != image.levels.level(update.feature):
             records.append(FeatureLevelRecord(update.feature, update.max_version_level))
-    # Only versions 0 and 1 carry results, whose text on success is this.
+    # Only versions 0 and 1 have results; the message of a success is the text "NONE".
     results = [
         UpdateFeaturesResponse.UpdatableFeatureResult(update.feature, ErrorCode.NONE, "NONE")
         for update in request.feature_updates

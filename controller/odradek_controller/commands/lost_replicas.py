@@ -1,8 +1,8 @@
-"""Replicas on failed disks of live brokers, for levels without directory ids.
+"""Replicas on failed disks of live brokers in ZooKeeper mode, which has no directory ids.
 
-In ZooKeeper mode a broker returns KAFKA_STORAGE_ERROR for each such replica in its LeaderAndIsr response. The image has
-the replica in LOST_DIRECTORY, in memory only: the next controller asks the brokers again, and a broker that registers
-again counts as a broker without failed disks. Source: KafkaController.processLeaderAndIsrResponseReceived.
+A broker returns KAFKA_STORAGE_ERROR for each such replica in its LeaderAndIsr response. The image then has the replica
+in LOST_DIRECTORY. That is not stored: the next controller asks the brokers again, and a broker that registers again
+counts as a broker without failed disks. Source: KafkaController.processLeaderAndIsrResponseReceived.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ def replicas_reported(
     served: Collection[TopicIdPartition],
     context: CommandContext,
 ) -> list[Message]:
-    """Return the records: the broker leaves the leadership of `lost` replicas, and their ISR unless it is the last
-    member; it may lead the `served` ones again."""
+    """Return the records for a broker's report of its replicas.
+
+    The broker no longer leads the partitions of `lost` replicas, and leaves their ISR unless it is the last member. It
+    may lead those of `served` replicas again.
+    """
     layers = context.layers(image)
     records: list[Message] = []
     for topic_id, index in sorted({*lost, *served}):

@@ -19,7 +19,7 @@ TOO_MANY = Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of part
 def usable_brokers(image: ClusterImage) -> list[UsableBroker]:
     """Return the brokers that can get replicas: not in controlled shutdown, with a log directory that is not cordoned.
 
-    A fenced broker has left controlled shutdown (Kafka's BrokerHeartbeatManager)."""
+    A fenced broker does not count as in controlled shutdown (Kafka's BrokerHeartbeatManager)."""
     return [
         UsableBroker(broker.id, broker.rack, broker.fenced)
         for broker in image.brokers.values()
@@ -56,7 +56,7 @@ def partition_record(
 
 
 def default_directory(image: ClusterImage, broker_id: int) -> Uuid:
-    """Return the only log directory of a broker; a broker with several chooses one and reports it."""
+    """Return the log directory of a broker that has only one; a broker with several chooses one and reports it."""
     broker = image.brokers.get(broker_id)
     if broker is None or len(broker.directories) != 1:
         return UNASSIGNED_DIRECTORY
