@@ -1,7 +1,7 @@
 """ISR changes that leaders propose, sent to the controller in AlterPartition requests.
 
-Leaves whether a follower belongs to the ISR to the leader's core, whether it may join to the controller, and the order
-of requests to `inter_broker.coalescing_queue`.
+Leaves the decision that a follower belongs to the ISR to the leader core, whether it may join to the controller, and
+the order of requests to `inter_broker.coalescing_queue`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from odradek_broker.replication.partition import Partition
 
 _REFUSED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
-"""The ISR has not changed: the partition may forget its proposal."""
+"""The ISR has not changed: the leader may drop its proposal."""
 _NEWER_METADATA = frozenset(
     {
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -35,7 +35,7 @@ _RETRY_MS = 50
 
 
 class AlterPartitionManager:
-    """Sends the last proposal of each partition that this broker leads."""
+    """Sends the latest proposal of each partition that this broker leads."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -48,8 +48,8 @@ class AlterPartitionManager:
         )
 
     def propose(self, partition: Partition, isr: frozenset[int]) -> None:
-        """Send the proposal. The partition gets the response by `isr_decided` or `isr_refused`, or learns the decision
-        from the metadata."""
+        """Send the proposal, then call `isr_decided` or `isr_refused` of the partition, unless the decision comes with
+        the metadata."""
         self._proposals.add(partition, isr)
 
     async def close(self) -> None:

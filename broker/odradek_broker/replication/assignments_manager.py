@@ -1,7 +1,7 @@
-"""The log directory of each replica of this broker, or that a replica is lost, reported to the controller (KIP-858).
+"""Reports to the controller in which log directory a replica of this broker is, or that it is lost (KIP-858).
 
-Owns the AssignReplicasToDirs requests. Leaves their order to `inter_broker.coalescing_queue`. The controller decides
-the directory of a broker that has only one.
+Owns the AssignReplicasToDirs requests. Leaves their order to `inter_broker.coalescing_queue`. The controller itself
+assigns the directory if a broker has only one.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class AssignmentsManager:
         )
 
     def report(self, partitions: Sequence[Partition]) -> None:
-        """Report the directories of these partitions, because the controller has others. After `close` this does
-        nothing: the next start finds a disk that fails while logs are closed."""
+        """Report the directories of these partitions, because the controller has assigned others. After `close` this
+        does nothing: if a disk fails while logs are closed, the next start finds that."""
         for partition in partitions:
             self._reports.add(partition, None)
 
     async def assign(self, partition: Partition, directory: LogDirectory) -> bool:
-        """Report that the partition moves to a directory; return whether the controller accepts that. Without directory
-        ids the controller need not know."""
+        """Report that the partition moves to a directory; return whether the controller accepts that. A cluster
+        without directory ids needs no report."""
         return not self._state.image.levels.directories or await self._send([(partition, directory_id_of(directory))])
 
     async def close(self) -> None:

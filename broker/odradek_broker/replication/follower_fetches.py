@@ -35,8 +35,8 @@ class Follower:
         )
 
     def error(self, partition: Partition, leader_epoch: int) -> ErrorCode:
-        """Return the error of a broker that is no replica. With a leader epoch in its request it has newer metadata
-        than this broker."""
+        """Return the error for a broker that is not a replica here, or that has restarted since it sent the Fetch. A
+        leader epoch in the request means that the other broker has newer metadata than this one."""
         leader = partition.leader
         progress = None if leader is None else leader.followers.get(self.id)
         if progress is not None:
@@ -76,13 +76,13 @@ class Follower:
 
 class FollowerFetches:
     """The Fetches of followers that wait at this broker. They complete when this broker becomes the leader of more
-    partitions or gets new followers, so that each follower can fetch these, too; with Kafka's brokers that takes up to
-    `replica.fetch.wait.max.ms`."""
+    partitions or gets new followers, so that each follower can add them to its next Fetch. Kafka's brokers let them
+    wait up to `replica.fetch.wait.max.ms`."""
 
     def __init__(self, purgatory: Purgatory) -> None:
         self.watchers = Watchers()
         self.completions = 0
-        """Counts the calls of `complete_all`."""
+        """The number of calls of `complete_all`."""
         self._purgatory = purgatory
 
     def complete_all(self) -> None:

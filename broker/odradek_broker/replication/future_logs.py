@@ -1,7 +1,7 @@
 """Future logs: the copies of logs that move from one log directory of this broker to another (AlterReplicaLogDirs).
 
-Owns creating, abandoning and promoting a future log and finding those of the last run. Leaves copying, and when to
-promote, to `replica_alter_log_dirs_manager`.
+Owns creating, abandoning and promoting a future log, and finding those that the last run of the broker left. Leaves
+copying, and when to promote, to `replica_alter_log_dirs_manager`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from odradek_log.log import Log
 
 
 class FutureLog(NamedTuple):
-    """A copy that was begun before the broker's last end."""
+    """A future log that the last run of the broker left."""
 
     partition: Partition
     directory: LogDirectory
@@ -54,7 +54,8 @@ class FutureLogs:
 
     def promote(self, partition: Partition, directory: LogDirectory) -> None:
         """Make the future log, which has caught up, the current log, and remove the old one (Kafka's
-        LogManager.replaceCurrentWithFutureLog). Raises OSError; the partition has no future log then."""
+        LogManager.replaceCurrentWithFutureLog). Raises OSError and leaves the partition
+        without a future log."""
         old, old_directory = partition.log, partition.directory
         assert old_directory is not None
         partition.future = None
@@ -64,7 +65,7 @@ class FutureLogs:
             self._log_directories.handle_failure(directory)
             raise
         if old.leader_epochs.latest > log.leader_epochs.latest:
-            # The leader has not appended anything in its epoch yet, so that copying batches has not carried it over.
+            # The leader has appended nothing in its epoch yet, so that no copied batch has this epoch.
             log.leader_epochs.assign(old.leader_epochs.latest, log.log_end_offset)
         log.cleaner.checkpoint = old.cleaner.checkpoint
         partition.replace_log(log, directory)

@@ -21,7 +21,7 @@ class Cache(Protocol):
 
 
 class Partitions:
-    """Keyed by (topic name, index) and by (topic id, index)."""
+    """The partitions, keyed by (topic name, index) and by (topic id, index)."""
 
     __slots__ = ("_by_id", "_by_name", "_caches")
 
@@ -52,8 +52,8 @@ class Partitions:
         self._caches.clear()
 
     def clear_at_removal(self, cache: Cache) -> None:
-        """Clear the cache when the next partition is removed, once: then it has no removed partition, and its look-ups
-        need no check. Idempotent."""
+        """Clear the cache once, when the next partition is removed, so that it never has a removed partition and its
+        look-ups need no check. Idempotent."""
         if not any(each is cache for each in self._caches):
             self._caches.append(cache)
 

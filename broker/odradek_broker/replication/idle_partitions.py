@@ -25,13 +25,14 @@ For a follower's session `IdlePartitions` takes idle partitions out of `active`,
         |                          |
         +-- still idle: add() -----+   (it is IDLE again)
 
-While a partition is idle the leader core takes the follower's last Fetch of anything for its last Fetch of this
-partition (`FollowerProgress.idle_session`): it stays in sync. In "active, watched" each Fetch reads the partition, and
-the waiting Fetch of the session is still tried again at every change. The end of the session ends every watch.
+While a partition is idle, the leader core counts every Fetch of the session as a Fetch of this partition
+(`FollowerProgress.idle_session`), so that the follower stays in sync. In "active, watched" each Fetch reads the
+partition, and a waiting Fetch of the session is still tried again at every change. The end of the session ends every
+watch.
 
 The state is kept in three places, which change together: `FetchSession.active` (active or not), the watches of
 `IdlePartitions` (idle, or active and watched) and `FollowerProgress.idle_session` (idle). Leaves to `FollowerSession`
-which partitions a request of our own followers names: those whose position changed.
+which partitions the requests of this broker as a follower name.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ from odradek_log.log import Log
 
 
 def is_idle_for_consumer(partition: Partition, wanted: FetchedPartition, read_committed: bool) -> bool:
-    """Return whether an incremental response can omit the partition: the consumer is at the end, and the last response
-    had the present offsets."""
+    """Return whether an incremental response can omit the partition: the consumer is at the end, and the offsets have
+    not changed since the last response."""
     end = partition.high_watermark
     return not (
         wanted.fetch_offset != (partition.last_stable_offset if read_committed else end)
@@ -57,8 +58,8 @@ def is_idle_for_consumer(partition: Partition, wanted: FetchedPartition, read_co
 
 
 def is_idle_for_follower(partition: Partition, wanted: FetchedPartition, follower: int) -> bool:
-    """Return whether the follower is in sync, has every record, and the last response had the present offsets: then
-    nothing is sent or recorded until the partition changes."""
+    """Return whether the follower is in sync and has every record, and the offsets have not changed since the last
+    response: then nothing is sent or recorded until the partition changes."""
     leader, log = partition.leader, partition.log
     return (
         leader is not None
@@ -72,7 +73,8 @@ def is_idle_for_follower(partition: Partition, wanted: FetchedPartition, followe
 
 
 def _has_the_same_records(log: Log, wanted: FetchedPartition) -> bool:
-    """Return whether a follower at the log's end has the same records; later epochs have none then."""
+    """Return whether a follower whose fetch offset is the log end offset has the same records: the epochs after its
+    last one have none."""
     epoch = wanted.last_fetched_epoch
     return epoch in (-1, log.leader_epochs.latest) or log.end_offset_for_epoch(epoch) == (epoch, wanted.fetch_offset)
 
@@ -97,7 +99,7 @@ class IdlePartitions:
         del self.session.active[key]
 
     def activate(self, key: PartitionKey) -> None:
-        """Make a partition active because a request names it or the session forgets it; no-op for others."""
+        """Make a partition active because a request names it or the session forgets it. Idempotent."""
         if self._end_watch(key):
             self.session.active[key] = self.session.partitions[key]
 
@@ -108,7 +110,7 @@ class IdlePartitions:
         self._watched.clear()
 
     def watches(self, key: PartitionKey, watched: WatchedPartition) -> bool:
-        """Return whether this watch of the partition is the present one."""
+        """Return whether this is the present watch of the partition."""
         return self._watched.get(key) is watched
 
     def changed(self, key: PartitionKey) -> None:

@@ -1,7 +1,7 @@
 """`odradek.sync=always`: no record is acknowledged, or visible to readers, before it is on the disk.
 
-The leader's own log counts up to its last sync, so that the high watermark waits for the disk as it waits for
-followers; a follower fetches the next records after a sync of the last ones. One sync of a log runs at a time, on a
+The leader's own log counts only up to its last sync, so that the high watermark waits for the disk as it waits for
+followers; a follower syncs the records of one Fetch before it sends the next. One sync of a log runs at a time, on a
 thread of the disk executor, and serves all requests that wait; records appended meanwhile wait for the next one.
 """
 
@@ -29,7 +29,7 @@ class LogSyncer:
         self._running: set[Log] = set()
 
     def begin(self, partition: Partition) -> None:
-        """Sync the partition's log up to its end, after the sync that runs, and call `partition.synced`."""
+        """Sync the partition's log up to its end, after a sync that runs already, and call `partition.synced`."""
         log = partition.log
         if log in self._running:
             return

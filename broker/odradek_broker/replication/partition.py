@@ -163,8 +163,9 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The end of what read_committed reads: the first offset of the oldest transaction whose marker is not below
-        the high watermark, else the high watermark. It advances with the high watermark or the log start offset."""
+        """The end of the records that read_committed reads: the first offset of the oldest transaction whose marker is
+        not below the high watermark, else the high watermark. It advances with the high watermark or the log start
+        offset."""
         if not self.log.producers.transactions.any:
             return self.high_watermark  # without a further call: every Fetch reads it
         unstable = self.log.first_unstable_offset(self.high_watermark)
@@ -181,8 +182,8 @@ class Partition:
         return self.leader is not None and self.high_watermark < self.leader.leader_epoch_start_offset
 
     def check_epoch(self, asked: int) -> ErrorCode:
-        """Return the error for a client whose request has the leader epoch `asked`, -1 for none. A follower, too,
-        returns an error of the epoch before any other."""
+        """Return the error for a client whose request has the leader epoch `asked`, -1 for none. An error of the
+        epoch comes before any other except KAFKA_STORAGE_ERROR, also on a follower."""
         if asked in (-1, self.leader_epoch) or self.error == ErrorCode.KAFKA_STORAGE_ERROR:
             return self.error
         return ErrorCode.FENCED_LEADER_EPOCH if asked < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -198,7 +199,7 @@ class Partition:
         self.needs_full_checks = self.topic in INTERNAL_TOPICS or under_min_isr or self.log_syncer is not None
 
     def become_leader(self, leader: PartitionLeader) -> None:
-        """A new leader epoch in which this broker leads."""
+        """Lead the partition in the leader epoch of `leader`."""
         self.is_following = False
         self.leader = leader
         self.leader_epoch = leader.leader_epoch
@@ -209,7 +210,8 @@ class Partition:
         self.try_complete_delayed()
 
     def resign(self, leader_epoch: int, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-        """Another broker leads, or none, or the topic is deleted: `error` completes the requests that wait here."""
+        """Stop leading and following; requests that wait here get `error`. Another broker leads now, or none, or the
+        topic is deleted."""
         self.leader = None
         self.is_following = False
         self.leader_epoch = leader_epoch
@@ -270,7 +272,7 @@ class Partition:
         return result
 
     def synced(self) -> None:
-        """More of the log is on the disk."""
+        """Pass the recovery point to the leader core, because more of the log is on the disk."""
         if self.leader is not None and not self.error:
             self.apply_effects(self.leader.appended(max(self.log.recovery_point, self.leader.log_end_offset)))
             self.try_complete_delayed()  # acks=1 waits for this sync alone
@@ -292,7 +294,7 @@ class Partition:
         rejection = self.log.producers.check_marker(marker)
         if rejection is not None:
             return rejection
-        # Forget the outcomes that are replicated, also if no consumer ever reads the partition.
+        # Forget the transactions whose markers are replicated, even if no consumer ever reads the partition.
         self.log.producers.transactions.on_high_watermark_updated(self.high_watermark)
         batch = end_txn_marker_batch(
             commit=marker.commit,
@@ -309,7 +311,7 @@ class Partition:
     # -- as a follower ------------------------------------------------------------------------------------------------
 
     def follow(self, leader_epoch: int) -> None:
-        """Another broker leads in this epoch, and this replica follows it."""
+        """Follow the leader of this epoch."""
         self.resign(leader_epoch)
         self.is_following = self.error != ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -352,7 +354,7 @@ class Partition:
         return checkpointed > 0
 
     def log_start_offset_advanced(self) -> None:
-        """Records below the new log start offset were deleted: send that to readers, followers and the leader."""
+        """Try waiting requests again, and send the new log start offset in the next Fetch if this replica follows."""
         if self.fetcher is not None:
             self.fetcher.log_changed(self)
         self.try_complete_delayed()
@@ -380,16 +382,16 @@ class Partition:
             self.apply_effects(self.leader.maybe_shrink_isr(now_ms, lag_time_max_ms))
 
     def isr_decided(self, isr: frozenset[int], partition_epoch: int) -> None:
-        """The controller has decided on the in-sync replicas."""
+        """Apply the ISR that the controller has decided on."""
         assert self.leader is not None
         self.apply_effects(self.leader.isr_decided(isr, partition_epoch))
         self._update_checks()
-        # A waiting Fetch of a follower that is no replica any more, or not in the ISR, must be tried again.
+        # A waiting Fetch of a follower that is no longer a replica, or not in the ISR, must be tried again.
         if self.replica_watchers.operations:
             self.purgatory.check_and_complete(self.replica_watchers)
 
     def isr_refused(self) -> None:
-        """The controller has not changed the in-sync replicas."""
+        """Drop the proposed ISR, which the controller has not accepted."""
         assert self.leader is not None
         self.apply_effects(self.leader.isr_refused())
 
@@ -403,7 +405,7 @@ class Partition:
             self.isr_decided(isr, partition_epoch)
 
     def apply_effects(self, effects: list[Effect]) -> None:
-        """Apply what the leader core decided."""
+        """Apply the effects that the leader core returned."""
         for effect in effects:
             match effect:
                 case HighWatermarkAdvanced():
@@ -415,8 +417,8 @@ class Partition:
                     assert_never(effect)
 
     def wait_for_high_watermark(self, offset: int, timeout_ms: int) -> Deferred[ErrorCode]:
-        """Return NONE when every in-sync replica has the records below `offset`, or the error that prevents this leader
-        from learning it."""
+        """Return NONE when every in-sync replica has the records below `offset`; return an error if this broker loses
+        the leadership or its log first, or REQUEST_TIMED_OUT."""
         epoch = self.leader_epoch
 
         def reached() -> ErrorCode | None:

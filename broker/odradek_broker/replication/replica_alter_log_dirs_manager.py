@@ -1,8 +1,9 @@
 """Moves of replicas from one log directory of this broker to another (AlterReplicaLogDirs).
 
 Owns copying the current log to the future log, in turns, until the future log has caught up and replaces the current
-one; a restart continues the move. Before the replacement the controller must accept the new directory, which is then
-the right one if the broker ends in between (KIP-858). Leaves creating, promoting and removing logs to `future_logs`.
+one; a restart continues the move. The controller must accept the new directory before the replacement: if the broker
+stops between the two, the new directory is the right one (KIP-858). Leaves creating, promoting and removing logs to
+`future_logs`.
 """
 
 from __future__ import annotations
@@ -157,7 +158,8 @@ class ReplicaAlterLogDirsManager:
 
 
 def copy(log: Log, future: Log, max_bytes: int) -> int:
-    """Copy one chunk to the future log, after a truncation if the two have diverged; return the bytes read."""
+    """Copy one chunk to the future log, after a truncation if the two logs have diverged; return the number of bytes
+    copied."""
     if future.log_end_offset < log.log_start_offset:
         future.truncate_fully_and_start_at(log.log_start_offset)
     while future.log_end_offset > 0:

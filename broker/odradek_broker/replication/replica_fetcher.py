@@ -55,7 +55,7 @@ class ReplicaFetcher:
         self._changed: dict[Key, None] = {}
         """Partitions whose position may differ from the session's."""
         self._delayed: dict[Key, int] = {}
-        """Partitions that had an error or are throttled, and when to fetch them again (ms on the clock of timeouts)."""
+        """The time at which to fetch a partition again after an error or a throttle (ms on the clock of timeouts)."""
         self._caught_up: set[Key] = set()
         """The throttled partitions that have caught up: a replica in sync is not throttled."""
         self._truncated: dict[Partition, None] = {}
@@ -158,7 +158,7 @@ class ReplicaFetcher:
             await self._handle_out_of_range(partition)
 
     async def _sync(self) -> None:
-        """With `odradek.sync=always` the next request must not have an offset above what is on the disk."""
+        """Wait for the disk with `odradek.sync=always`: a fetch offset says that the records below it are stored."""
         log_syncer = self._log_syncer
         while log_syncer is not None and (logs := [log for log in self._changed_logs() if is_unsynced(log)]):
             await log_syncer.wait_until_synced(logs)
@@ -289,7 +289,7 @@ class ReplicaFetcher:
 
     def _write_checkpoints_of_truncated(self) -> None:
         """Write lower recovery points before the next append: after a crash the old ones would skip the recovery of
-        other records (Kafka's LogManager.truncateTo). On the loop, because it is rare."""
+        records appended since (Kafka's LogManager.truncateTo). On the loop, because it is rare."""
         truncated, self._truncated = self._truncated, {}
         for directory in {partition.directory for partition in truncated}:
             assert directory is not None, "a truncated partition has a log"
@@ -310,7 +310,7 @@ class ReplicaFetcher:
         return None if found.error_code else found.offset
 
     def _delay_after_error(self, partition: Partition, error: int) -> None:
-        """Retry after the back-off: the error ends with the next metadata, or with time."""
+        """Fetch the partition again after the back-off."""
         key = (partition.topic_id, partition.index)
         self._delay(key)
         self._changed[key] = None
@@ -347,7 +347,8 @@ class ReplicaFetcher:
         return max(min(self._delayed.values()) - self._state.timers.now_ms(), 1) if self._delayed else None
 
     async def _pause(self, delay_ms: int | None) -> None:
-        """Wait until a partition is added, or was since the round began, or until the delay is over."""
+        """Wait until a partition is added, but not longer than the delay. Return immediately if one was added since the
+        round began."""
         timer = None if delay_ms is None else self._state.timers.call_later(delay_ms, self._wake.set)
         try:
             await self._wake.wait()

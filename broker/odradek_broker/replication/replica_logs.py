@@ -1,9 +1,9 @@
 """The log of each replica: found at start, created, deleted, or set aside as a stray.
 
-Owns the choice among the log directories (Kafka's LogManager.getOrCreateLog): which log counts when several directories
-have one of the same name, and where a new one is created. An OSError takes the directory offline; the replica goes to
-another directory or offline. Leaves the metadata deltas that ask for all this to `replica_manager`, and logs that move
-between directories to `future_logs`.
+Owns the choice among the log directories (Kafka's LogManager.getOrCreateLog): which log is served when several
+directories have one of the same name, and where a new one is created. An OSError takes the directory offline; the
+replica goes to another directory or offline. Leaves the metadata deltas that ask for all this to `replica_manager`, and
+logs that move between directories to `future_logs`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ReplicaLogs:
         self._to_loop = to_loop
         self._on_roll = self._rolled
         self.started = False
-        """Whether the first complete image of the cluster was applied: what has no topic by then is a stray."""
+        """Whether the first complete image of the cluster was applied: a log without a topic by then is a stray."""
         self._high_watermarks: dict[tuple[str, int], int] = {}
         self._preferred: dict[tuple[str, int], LogDirectory] = {}
 
@@ -81,7 +81,8 @@ class ReplicaLogs:
     # -- opening ------------------------------------------------------------------------------------------------------
 
     def open(self, partition: Partition, config: LogConfig, assigned: Uuid | None) -> None:
-        """Give the partition the log that was found at start, or a new one; take it offline when the disk refuses.
+        """Give the partition the log that was found at start, or a new one. If no disk can open or create the log, take
+        the partition offline.
 
         `assigned` is the id of the directory to which the controller assigned the replica."""
         key = (partition.topic, partition.index)
@@ -93,8 +94,8 @@ class ReplicaLogs:
                 if partition.served_log is None:
                     self._serve(partition, log, directory)
                 else:
-                    # A move ended between its last two steps or failed in one of them, or the broker got the replica
-                    # again while a disk was away. The served log has all records of this one.
+                    # The broker stopped, or an error occurred, between the last two steps of a move; or the broker got
+                    # the replica again while a disk was missing. The served log has all records of this one.
                     self._set_aside(directory, *key)
                 continue
             if partition.served_log is not None:
@@ -102,7 +103,7 @@ class ReplicaLogs:
             if log is None and not self.started and key in directory.failed:
                 partition.take_offline()
                 return
-            # Another log of the name belongs to a deleted topic and must not be served as this one's.
+            # Any other log of this name belongs to a deleted topic and must not be served.
             if (log is not None or key in directory.failed) and not self._set_aside(directory, *key):
                 partition.take_offline()
                 return
@@ -114,12 +115,13 @@ class ReplicaLogs:
                 self._create(partition, config, expected)
 
     def _is_log_of(self, partition: Partition, log: Log) -> bool:
-        """A log of an old release has no topic id; after the start such a log belongs to no topic."""
+        """Return whether this is a log of the partition's topic. A log of an old release has no topic id; after the
+        start such a log belongs to no topic."""
         return log.topic_id == partition.topic_id or (log.topic_id is None and not self.started)
 
     def _recover_abandoned_future_log(self, partition: Partition, directory: LogDirectory) -> None:
-        """Promote the future log in the assigned directory, because the disk of the current log is away. The
-        controller learns the new directory only when the future log has caught up (Kafka's
+        """Promote the future log in the assigned directory, because the disk of the current log is missing. The future
+        log had caught up: before that the controller does not assign its directory (Kafka's
         LogManager.recoverAbandonedFutureLogs)."""
         name = f"{partition.topic}-{partition.index}"
         try:
@@ -138,8 +140,8 @@ class ReplicaLogs:
             self._serve(partition, log, directory)
 
     def _create(self, partition: Partition, config: LogConfig, assigned: LogDirectory | None) -> None:
-        """Create a log in the assigned or preferred directory, else in the one with the fewest logs; when its disk
-        refuses, in the next."""
+        """Create a log in the assigned or preferred directory, else in the one with the fewest logs; if that
+        fails, in the next."""
         preferred = assigned or self._preferred.pop((partition.topic, partition.index), None)
         online = self._log_directories.online
         for directory in sorted(online, key=lambda each: (each is not preferred, len(each.logs))):
@@ -171,7 +173,7 @@ class ReplicaLogs:
                 partition.take_offline()
 
     def watch(self, partition: Partition, log: Log) -> None:
-        """Take the partition offline when a flush on another thread fails, and flush what the log rolls."""
+        """Take the partition offline when a flush on another thread fails, and flush segments that the log rolls."""
         log.on_failure = lambda error: self._to_loop(partition.take_offline)
         log.on_roll = self._on_roll
 
@@ -225,15 +227,16 @@ class ReplicaLogs:
         return True
 
     def unique_suffix(self) -> str:
-        """Return a unique part of the name of a directory that is deleted, set aside or filled."""
+        """Return a unique part for the directory name of a deleted log, a stray or a future log."""
         return self._randbytes(16).hex()
 
 
 def _priority(
     directory: LogDirectory, key: tuple[str, int], expected: LogDirectory | None
 ) -> tuple[bool, int, int, bool]:
-    """Order directories by how much their log of that name may have; among equals the assigned directory comes first.
-    A log that cannot be opened may have anything."""
+    """Order directories by the last epoch and the end of their log of that name; among equals the assigned directory
+    comes first. A log that cannot be opened may have the most records, so that it comes before all others, unless the
+    controller assigned another directory."""
     log = directory.logs.get(key)
     if log is None:
         return key in directory.failed and expected in (None, directory), -1, -1, False

@@ -1,8 +1,8 @@
 """The replica manager: applies metadata deltas to the partitions of this broker.
 
-Owns which partitions this broker has, and which it leads or follows. A delta states a decision that the controller has
-made already, so that a failing disk refuses nothing: the replica goes offline. Leaves logs to `replica_logs`, moves
-between directories to `future_logs`, failing disks to `log_directories`, and what a partition does to `partition`.
+Owns which partitions this broker has, and which it leads or follows. A delta states a decision of the controller, which
+a broker cannot refuse: when a disk fails, the replica goes offline. Leaves logs to `replica_logs`, moves between
+directories to `future_logs`, failing disks to `log_directories`, and the work of one partition to `partition`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LocalReplicaChanges:
     elected: list[Partition] = field(default_factory=list)
     """Partitions that this broker leads now, or leads in a new epoch."""
     resigned: list[Partition] = field(default_factory=list)
-    """Partitions that this broker led before, or has no more."""
+    """Partitions that this broker no longer leads, or no longer has."""
     following: list[tuple[Partition, int]] = field(default_factory=list)
     """Partitions that follow a leader now, each with the leader's id."""
     not_following: list[Partition] = field(default_factory=list)
@@ -43,7 +43,7 @@ class LocalReplicaChanges:
     misplaced: list[Partition] = field(default_factory=list)
     """Partitions that the controller assigned to another directory than the one they are in."""
     future_logs: list[FutureLog] = field(default_factory=list)
-    """Moves to another directory that were in progress when the broker ended."""
+    """Moves to another directory that were in progress when the broker last stopped."""
 
 
 class ReplicaManager:
@@ -137,7 +137,7 @@ class ReplicaManager:
         return partition
 
     def _is_misplaced(self, partition: Partition, registration: PartitionRegistration) -> bool:
-        """Return whether the controller assigned the replica to another directory; during a move both are right."""
+        """Return whether the controller assigned the replica to another directory; during a move either is right."""
         actual = None if partition.directory is None else directory_id_of(partition.directory)
         assigned = registration.directory(self._node_id)
         if actual is None or assigned == actual or partition.error == ErrorCode.KAFKA_STORAGE_ERROR:
@@ -182,7 +182,7 @@ class ReplicaManager:
         log.leader_epochs.assign(registration.leader_epoch, log.log_end_offset)
 
     def _apply_action(self, action: ReplicaAction, topic: str, index: int, changes: LocalReplicaChanges) -> None:
-        """The controller of ZooKeeper mode may name a log that no topic has claimed since the start."""
+        """Apply an action of ZooKeeper mode; it may name a log that no topic has claimed since the start."""
         partition = self._partitions.get(topic, index)
         if action is ReplicaAction.STOP:
             if partition is not None:

@@ -1,6 +1,6 @@
 """The replication quotas of one broker: as leader, as follower, and for moves between its own log directories.
 
-Owns keeping the quotas in line with the metadata: rates are dynamic configurations of brokers, throttled replicas are
+Owns applying metadata deltas to the quotas: rates are dynamic configurations of brokers, throttled replicas are
 configurations of topics (Kafka's ReplicationQuotaManager).
 """
 

@@ -1,8 +1,8 @@
-"""Flushes of sealed segments: a rolled segment is on the disk soon after (the "flush-log" of UnifiedLog.roll), so that
-a start after a crash reads little more than the last segment of each log.
+"""Flushes of sealed segments, all but the active one: soon after a roll (the "flush-log" of UnifiedLog.roll), so that a
+start after a crash reads little more than the last segment of each log.
 
-Owns the time of each flush and of the recovery point checkpoint after it. One log at a time in each directory: Produces
-wait longer for a disk that flushes several. Leaves flushing, and the recovery point, to the log.
+Owns the time of each flush and of the recovery point checkpoint after it. Flushes one log at a time in each directory:
+Produces wait longer while a disk flushes several. Leaves flushing, and the recovery point, to the log.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from odradek_broker.disk_executor import DiskExecutor
 
 CHECKPOINT_DELAY_MS = 1000
-"""The longest time between a flush and the checkpoint that has it. Kafka waits for the next
-`log.flush.offset.checkpoint.interval.ms`; after a crash it recovers the segments that were rolled since."""
+"""The longest time between a flush and the checkpoint that records it. Kafka waits for the next
+`log.flush.offset.checkpoint.interval.ms`; after a crash it recovers the segments that were rolled since then."""
 
 
 class SealedSegments:
@@ -47,8 +47,8 @@ class SealedSegments:
             waiting[log] = None
 
     def checkpoint(self, directories: Iterable[LogDirectory]) -> None:
-        """Write the recovery points, and flush what earlier flushes missed, such as a log that was deleted in part
-        meanwhile."""
+        """Write the recovery points. Flush again the logs whose last flush ended early, because retention deleted a
+        segment in the meantime."""
         for directory in directories:
             for log in directory.logs.values():
                 if log.has_unflushed_sealed:
