@@ -1,1 +1,1 @@
-"""The cluster's metadata in ZooKeeper: a port to ZooKeeper (`client`), its implementation, and the controller on it."""
+"""The cluster's metadata in ZooKeeper: the interface to it (`client`), an implementation, and the controller."""

@@ -1,6 +1,6 @@
 """The znodes of ACLs: their paths, their content, and the notifications of changes.
 
-Brokers write these znodes, not the controller. An ACL is read as the metadata record, without the id, which ZooKeeper
+Brokers write these znodes, not the controller. An ACL is an AccessControlEntryRecord without the id, which ZooKeeper
 does not store.
 """
 
@@ -131,7 +131,7 @@ def _entry(pattern: Pattern, acl: Members) -> AccessControlEntryRecord:
 
 
 def _number(path: str, names: dict[int, str], name: str) -> int:
-    """Return the number of a name, whatever its case, as Kafka does."""
+    """Return the number of a name; the case of its letters does not matter, as in Kafka."""
     for number, known in names.items():
         if known.upper() == name.upper():
             return number

@@ -26,7 +26,7 @@ class Chroot(NamedTuple):
 
 
 def parse_connect_string(text: str) -> tuple[str, Chroot]:
-    """Split `HOST:PORT,HOST:PORT/chroot` into the servers and the chroot; `/` alone is none. Raises ValueError."""
+    """Split `HOST:PORT,HOST:PORT/chroot` into the servers and the chroot; `/` alone is no chroot. Raises ValueError."""
     servers, slash, chroot = text.strip().partition("/")
     if not servers:
         raise ValueError(f"the ZooKeeper connect string {text!r} names no server")

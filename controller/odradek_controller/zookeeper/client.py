@@ -1,7 +1,8 @@
-"""The port to ZooKeeper: the operations that the store, the election and the watches use.
+"""The interface to ZooKeeper: the operations that the store, the election and the watches use.
 
 Owns the vocabulary (operations, `Stat`, events, errors) and the promises that every implementation keeps.
-`kazoo_client` connects to real servers, the tests have one in memory. The same contract tests run against both.
+`kazoo_client` connects to real servers; `zookeeper_double` is in memory, for tests. The same contract tests run against
+both.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Stat(NamedTuple):
     cversion: int
     """The number of times that a child was created or deleted."""
     ephemeral_owner: int
-    """The id of the session that an ephemeral znode ends with; 0 for a persistent one."""
+    """The id of the session that owns an ephemeral znode; 0 for a persistent one."""
     num_children: int
 
 
@@ -172,7 +173,7 @@ class ZooKeeper(Protocol):
 
     Paths are absolute, below the chroot. Every request may raise ConnectionLossError (immediately, while there is no
     connection), SessionExpiredError and RequestTooLargeError; the client does not retry. The server handles requests in
-    their order.
+    the order in which the client sent them.
 
     **Watches.** The client calls a watch on the loop, once, with the first change of the znode after the read that
     registered it: `get` and `exists` watch for CREATED, CHANGED and DELETED, `children` for CHILD and DELETED. `get`
@@ -198,7 +199,7 @@ class ZooKeeper(Protocol):
     def listen(self, listener: SessionListener) -> Callable[[], None]:
         """Call `listener` on the loop with each later event; listeners are called in the order of registration.
 
-        Returns a callable that ends that."""
+        Return a callable that removes the listener."""
         ...
 
     async def until_connected(self) -> None:
@@ -208,9 +209,9 @@ class ZooKeeper(Protocol):
     async def create(
         self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False
     ) -> str:
-        """Create a znode and return its path; that of a `sequential` one is `path` and a growing number of ten digits.
+        """Create a znode and return its path: `path`, to which `sequential` appends a growing number of ten digits.
 
-        `data` None is no data, as in Kafka's znodes that only have children; it reads as b"".
+        A `data` of None is for znodes that only have children, as in Kafka; `get` returns it as b"".
         Raises NodeExistsError, NoNodeError (for the parent), NoChildrenForEphemeralsError.
         """
         ...

@@ -1,7 +1,7 @@
 """Quotas of clients, users and addresses, and SCRAM credentials of users, as Kafka's tools write them to `/config`.
 
 Owns the paths of the entities and the texts of their values. The znode of a user has both quotas and credentials;
-unknown values in it are not changed.
+the controller does not change other values in it.
 """
 
 from __future__ import annotations

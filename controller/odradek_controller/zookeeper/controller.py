@@ -1,7 +1,7 @@
-"""The controller of ZooKeeper mode: a `Controller` that also handles the responses of brokers to its requests.
+"""The controller of ZooKeeper mode: a `Controller` that also handles brokers' responses to control requests.
 
 A topic is deleted when all brokers have deleted their replicas; until then `/admin/delete_topics` has its name, as with
-Kafka's controller, and no new topic can have that name. Brokers report replicas on failed disks in their responses.
+Kafka's controller, and no new topic can have that name. Responses also report replicas on failed disks.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ZooKeeperController(Controller):
         return self.store.znode_cache.unreadable
 
     async def submit(self, request: Message, principal: Principal | None = None) -> Any:
-        """As `Controller.submit`; the requests that differ over ZooKeeper are decided here."""
+        """As `Controller.submit`, with the requests that ZooKeeper mode handles differently."""
         match request:
             case ControlledShutdownRequest():
                 return await self._shut_down(request)
@@ -88,8 +88,8 @@ class ZooKeeperController(Controller):
     # -- requests of brokers ------------------------------------------------------------------------------------------
 
     async def _shut_down(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
-        """Elect other leaders for the broker's partitions, and return those that it still leads. A request of an
-        earlier registration fails with STALE_BROKER_EPOCH."""
+        """Elect other leaders for the broker's partitions, and return the partitions that it still leads. A request of
+        an earlier registration fails with STALE_BROKER_EPOCH."""
 
         def decide(image: ClusterImage) -> tuple[Sequence[Message], ControlledShutdownResponse]:
             broker = image.brokers.get(request.broker_id)
@@ -125,7 +125,7 @@ class ZooKeeperController(Controller):
     def replicas_deleted(
         self, broker: BrokerRegistration, deleted: Collection[tuple[str, int]], failed: Collection[tuple[str, int]]
     ) -> None:
-        """Record the replicas that a broker has deleted. The controller sends it the failed ones when it registers
+        """Record the replicas that a broker has deleted. The failed ones remain to be deleted when the broker registers
         again."""
         if _is_current(self.image, broker):
             self.deletions.deleted(broker.id, deleted)
@@ -151,7 +151,7 @@ class ZooKeeperController(Controller):
         return response
 
     async def _delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        """Create the znodes that order the deletions. The handler responds when the metadata has no such topic."""
+        """Create the znodes that request the deletions. The broker waits for the deletions before it responds."""
         _, response = delete_topics(self.image, request, self.context)
         for result in response.responses:
             if result.error_code == ErrorCode.NONE:

@@ -1,4 +1,4 @@
-"""The election of the controller: the broker that creates `/controller` and increments `/controller_epoch`.
+"""The election of the controller, the broker that creates `/controller` and increments `/controller_epoch`.
 
 Owns the candidacy of one broker: its election, its resignation, and the election of another broker. One transaction
 creates `/controller` and sets `/controller_epoch`; it fails if another broker changed either first. Leaves the work of
@@ -90,7 +90,7 @@ class ControllerCandidate:
         self._task = asyncio.create_task(self._run())
 
     def resign(self, term: ControllerTerm, *, pause_ms: int = 0) -> None:
-        """Resign in this term, if it has not ended; any broker, this one too, can be elected next.
+        """Resign from this term, if it has not ended; any broker, this one too, can be elected next.
 
         The pause before this broker tries again lets another broker be elected.
         """
@@ -215,7 +215,7 @@ class ControllerCandidate:
         self._elected(term)
 
     async def _leave(self) -> None:
-        """Delete `/controller` of the term that this broker resigned in, but not of a later one."""
+        """Delete `/controller` of the term that this broker resigned from, but not of a later one."""
         leaving = self._leaving
         if leaving is None:
             return

@@ -1,4 +1,4 @@
-"""A broker's controller role in ZooKeeper mode: a candidate, and for its terms the controller.
+"""A broker's controller role in ZooKeeper mode: a candidate, and the controller in the terms that it wins.
 
 Composes the election, and for each term a store, a controller and watches. Each term begins with new ones, which read
 the whole cluster.
@@ -67,7 +67,7 @@ class ControllerRole:
         log_dir_failed: Callable[[list[int]], None],
         reporter: Reporter,
     ) -> None:
-        """`now_ms` and `sleep` (milliseconds) use the clock of timeouts, `wall_ms` that of records."""
+        """`now_ms` and `sleep` (milliseconds) use the monotonic clock; `wall_ms` is for timestamps."""
         self._zk = zk
         self._broker_id = broker_id
         self._static = dict(static)

@@ -29,9 +29,9 @@ from .client import (
 )
 
 MAX_BYTES = MAX_REQUEST_BYTES // 2
-"""The size of a transaction with several operations."""
+"""The maximum size of a transaction with several operations."""
 _LARGEST = MAX_REQUEST_BYTES - 4096
-"""Leaves room for the fence and a chroot."""
+"""The maximum size of a single operation; the rest is for the fence and a chroot."""
 
 
 class ControllerTerm(NamedTuple):
@@ -74,7 +74,7 @@ class FencedWriter:
         return True
 
     def end(self) -> None:
-        """End the term without a call of `lost`; every later write raises NotControllerError."""
+        """End the term without calling `lost`; every later write raises NotControllerError."""
         self._why_lost = self._why_lost or "this controller has resigned"
 
     def lose(self, why: str) -> NotControllerError:
@@ -101,7 +101,7 @@ class FencedWriter:
                 raise self.lose("the session has ended") from error
             except ConnectionLossError:
                 done = await self._done(ops)
-                self._check_session()  # a transaction of an ended session is the next controller's to read
+                self._check_session()  # if the session has ended, the next controller reads the result
                 if done:
                     return
 
@@ -128,7 +128,10 @@ class FencedWriter:
                 raise self.lose("the session has ended") from error
 
     async def _one_done(self, op: Op, ops: Sequence[Op]) -> bool | None:
-        """Return whether the operation was written; None if its znode cannot tell. Only the controller writes these."""
+        """Return whether the operation was written; None if its znode does not show it.
+
+        Only the controller writes these znodes, except with `try_write`.
+        """
         match op:
             case Create(path, data, False, False):
                 try:

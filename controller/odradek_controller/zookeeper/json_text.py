@@ -43,7 +43,7 @@ def as_hashed(members: Mapping[str, Value], buckets: int = _FEW) -> dict[str, Va
 
 
 def _hash(name: str) -> int:
-    """Return Java's hash of a string, with the mixed halves of both hash tables."""
+    """Return Java's hash of a string; like both hash tables, mix its upper half into the lower one."""
     code = 0
     units = name.encode("utf-16-be")
     for index in range(0, len(units), 2):
@@ -76,7 +76,7 @@ class Members:
         return value
 
     def number_in_text(self, name: str) -> int:
-        """Return a number of 64 bits, which brokers write as a text, because JSON readers may round it."""
+        """Return a number of 64 bits. Brokers write it as a string, because JSON readers may round a number."""
         try:
             return int(self.text(name))
         except ValueError:

@@ -1,7 +1,7 @@
-"""The ZooKeeper port over the network: kazoo speaks the protocol, on its own thread.
+"""`client.ZooKeeper` over the network: kazoo, a Python library, speaks the protocol on its own thread.
 
-Owns the hand-over from that thread to the loop (`_LoopHandler.put`), and the promises of the port that kazoo does not
-keep. No other module imports kazoo.
+Owns the hand-over from that thread to the loop (`_LoopHandler.put`), and the promises of the interface that kazoo does
+not keep. No other module imports kazoo.
 """
 
 from __future__ import annotations
@@ -181,8 +181,8 @@ class KazooZooKeeper:
     ) -> KazooZooKeeper:
         """Return a client with a session; create its chroot if it is missing, as Kafka does.
 
-        `connect_string` is HOST:PORT,HOST:PORT/chroot (`zookeeper.connect`). The server limits the session timeout to 2
-        to 20 of its ticks. Raises ValueError, or TimeoutError when no server responds in time.
+        `connect_string` is HOST:PORT,HOST:PORT/chroot (`zookeeper.connect`). The server limits the session timeout to
+        between 2 and 20 of its ticks. Raises ValueError, or TimeoutError when no server responds in time.
         """
         servers, chroot = parse_connect_string(connect_string)
         loop = asyncio.get_running_loop()
@@ -265,8 +265,8 @@ class KazooZooKeeper:
         if not self._session.closed:
             self._session.close()
             self._waiting.clear()
-            # Waits for the server's response, or for the end of an attempt to connect. After kazoo's timeout its
-            # thread, a daemon, ends later by itself.
+            # kazoo waits for the server's response, or for the end of an attempt to connect. If its own timeout passes
+            # first, it raises this error, and its daemon thread ends later.
             with contextlib.suppress(exceptions.WriterNotClosedException):
                 await asyncio.to_thread(self._kazoo.stop)
                 self._kazoo.close()
@@ -291,7 +291,7 @@ class KazooZooKeeper:
             return []
         self._limit(ops)
         transaction = self._kazoo.transaction()
-        # kazoo's methods for this refuse nodes without data.
+        # kazoo's `create` and `set_data` refuse znodes without data.
         transaction.operations += [_kazoo_operation(op) for op in ops]
         results: list[Any] = await self._ask(ops[0].path, transaction.commit_async)
         for index, result in enumerate(results):
@@ -332,7 +332,7 @@ class KazooZooKeeper:
     def _answered(self, future: asyncio.Future[Any], answer: Any) -> None:
         error = answer.exception
         if isinstance(error, exceptions.ConnectionLoss):
-            # kazoo reports this state later than the lost request.
+            # kazoo reports the lost connection later than the lost request.
             self._disconnected()
         self._in_flight.discard(future)
         if not future.done():
@@ -382,7 +382,7 @@ class KazooZooKeeper:
         self._session.became_expired()
 
     def _stopped(self) -> None:
-        """Start a new kazoo, with a new session, if its thread ended because of a response that it could not read."""
+        """Start another kazoo client, with a new session: kazoo's thread ends at a response that it cannot read."""
         if not self._session.closed:
             self._kazoo.close()
             self._kazoo = self._new_kazoo()

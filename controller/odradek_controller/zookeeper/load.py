@@ -1,4 +1,4 @@
-"""Reads a cluster from ZooKeeper into an image, as a controller does after its election.
+"""Read a cluster from ZooKeeper into an image, as a controller does after its election.
 
 Owns the mapping from znodes to the image, and the reads of single znodes for `znode_readers`. A broker's epoch is the
 czxid of its znode, a partition epoch is the version of the state's znode. `ZnodeCache` has the other versions, which
@@ -85,7 +85,10 @@ class LoadedCluster(NamedTuple):
 
 
 async def load(zk: ZooKeeper, epoch: int) -> LoadedCluster:
-    """Read the whole cluster. Raises the errors of `ZooKeeper`, and InvalidZnodeError for a znode of the cluster."""
+    """Read the whole cluster.
+
+    Raises the errors of `ZooKeeper`, and InvalidZnodeError for the features, the cluster id or the producer ids.
+    """
     cache = ZnodeCache()
     damaged: list[InvalidZnodeError] = []
     features = await read_features(zk)
@@ -164,7 +167,7 @@ class FoundState(NamedTuple):
     state: PartitionState
     version: int
     written: int = 0
-    """The transaction that wrote it; comparable with the epochs of brokers."""
+    """The mzxid: the id of the transaction that wrote it, comparable with broker epochs."""
 
 
 async def read_topic(zk: ZooKeeper, name: str, watch: Watch | None = None) -> FoundTopic | None:
@@ -370,7 +373,7 @@ async def read_each(
     items: Iterable[Item],
     read: Callable[[ZooKeeper, Item], Awaitable[Found]],
 ) -> list[Found]:
-    """Read each item, in order; add the error of a damaged one to `damaged`."""
+    """Read the items, and return them in order; add the error of a damaged one to `damaged`."""
     found: list[Found] = []
     rest = iter(items)
     while chunk := list(islice(rest, _AT_ONCE)):

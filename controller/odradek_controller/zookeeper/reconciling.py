@@ -1,7 +1,7 @@
 """The records that follow from changes of other ZooKeeper clients.
 
 Pure. Owns the records of a new controller, and those for changed brokers, topics, partitions, states and
-configurations. Leaves reading them to `znode_readers`.
+configurations. Leaves reading the znodes to `znode_readers`.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def begin_term(
     reassignments and the creation of partitions.
 
     `restarted_in_sync` are ISR members that registered after the state was written, and may have lost records: they
-    leave the ISR if it has other live members. (Kafka's controller does not notice; a restarted leader keeps its
-    epoch.)
+    leave the ISR if it has other live members. (Kafka's controller does not notice the restart: a restarted leader
+    keeps its leader epoch.)
     """
     pending = PendingRecords(image)
     pending.add(_elect_live_leaders(image, context, restarted_in_sync))

@@ -45,9 +45,9 @@ class RecordStorage(Enum):
     """With a notification in `/config/changes`, except for the initial configuration of a topic."""
     PRODUCER_IDS = "/latest_producer_id_block"
     BROKER_IDS = "/brokers/ids"
-    """Brokers write their own znodes. The controller has fencing and controlled shutdown in memory only."""
+    """Brokers write their own znodes. The controller keeps fencing and controlled shutdown in memory only."""
     NOT_STORED = ""
-    """Accepted but not written: ZooKeeper mode has no transaction markers of metadata and no eligible leaders."""
+    """Accepted but not written: ZooKeeper mode has no metadata transactions and no eligible leader replicas."""
     REFUSED = "-"
     """Refused: Kafka's controller does not write this in ZooKeeper mode."""
 

@@ -1,4 +1,4 @@
-"""The client's side of a session: its listeners, and the requests that fail with its connection.
+"""The client's side of a session: its listeners, and the requests that fail when its connection is lost.
 
 Owns the order of events (DISCONNECTED, then the failed requests; EXPIRED before the CONNECTED of the next session).
 Leaves the detection of events to the client.
@@ -57,7 +57,7 @@ class Session:
                     self._waiting.remove(future)
 
     def request(self) -> asyncio.Future[Any]:
-        """Return the future of a response, before the request is sent; it fails with the connection."""
+        """Return the future response of a request to send; it fails when the connection is lost."""
         if self.closed:
             raise SessionExpiredError("the client is closed")
         if not self.connected:
@@ -74,7 +74,7 @@ class Session:
         self._wake()
 
     def became_disconnected(self) -> None:
-        """Tell listeners that the connection is lost, and fail its requests."""
+        """Notify the listeners of a lost connection, and fail its requests."""
         if not self.connected:
             return
         self.connected = False
@@ -94,7 +94,7 @@ class Session:
         self._wake()
 
     def vanish(self) -> None:
-        """Drop all requests without a response, and call no listener any more."""
+        """Abandon all requests, which then never complete, and call no listener any more."""
         self._requests.clear()
         self._waiting.clear()
         self.close()

@@ -86,7 +86,7 @@ class ZooKeeperStore:
         self._reporter.error("znode cannot be read and is ignored", path=error.path, exc_info=error)
 
     async def _enable_features(self) -> None:
-        """Create `/feature` without features, as the first controller since Kafka 2.7 does."""
+        """Create `/feature` without features, as the first controller of Kafka 2.7 or later does."""
         if not await self.try_write(Create(paths.FEATURE, encode_features({}))):
             await self.try_write(Set(paths.FEATURE, encode_features({})))
 
@@ -138,7 +138,7 @@ class ZooKeeperStore:
                         external.folders.add(path)
 
     async def _retried(self, read: Callable[[], Awaitable[Found]]) -> Found:
-        """Read when connected, again after a lost connection. Raises NotControllerError if the session has ended."""
+        """Read when connected, and again after a disconnection. Raises NotControllerError if the session has ended."""
         while True:
             try:
                 await self._zk.until_connected()
@@ -150,7 +150,7 @@ class ZooKeeperStore:
 
     @property
     def next_offset(self) -> int:
-        """The number of records in this term plus one. (A broker's epoch is the czxid of its znode.)"""
+        """The number of records in this term plus one. (Not a broker epoch, which is a czxid here.)"""
         return self._image.offset + 1
 
     def end(self) -> None:

@@ -1,7 +1,7 @@
 """Topic deletion: the topics that brokers have been asked to delete, and their remaining replicas.
 
-The controller deletes the znodes of a topic when all replicas are deleted. It asks a broker that was down, or that
-failed to delete a replica, when that broker registers again. Pure. Source: TopicDeletionManager of Kafka 3.9.
+The controller deletes the znodes of a topic when all replicas are deleted. A broker that was down, or that failed to
+delete a replica, gets the request when it registers again. Pure. Source: TopicDeletionManager of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .znodes import TopicPartition
 
 
 class TopicDeletionManager:
-    """The deletions in one term. Calls `begun` with new topics to delete, and `ended` when a topic has no replica."""
+    """The deletions in one term. Calls `begun` with topics to delete, and `ended` when a topic has no replica left."""
 
     def __init__(self) -> None:
         self.begun: Callable[[Sequence[TopicImage]], None] = _ignore_topics
@@ -26,7 +26,7 @@ class TopicDeletionManager:
         self._replicas: dict[Uuid, set[tuple[int, int]]] = {}
 
     def __contains__(self, topic_id: Uuid) -> bool:
-        """Return whether the deletion has begun: brokers get no other requests for the topic."""
+        """Return whether the deletion has begun; brokers then get no other requests for the topic."""
         return topic_id in self._replicas
 
     def begin(self, topics: Sequence[TopicImage]) -> None:
@@ -71,7 +71,7 @@ class TopicDeletionManager:
         return replace(image, topics={topic.name: topic for topic in by_id.values()}, topics_by_id=by_id)
 
     def is_done(self, topic: TopicImage) -> bool:
-        """Return whether no broker has a replica of the topic."""
+        """Return whether no broker has a replica of the topic any more."""
         return self._replicas.get(topic.id) == set()
 
     def keep_to(self, image: ClusterImage) -> None:
@@ -82,7 +82,7 @@ class TopicDeletionManager:
 
 
 def _ignore_topics(topics: Sequence[TopicImage]) -> None:
-    """The default of `begun`; `of` has the replicas for a later subscriber."""
+    """The default of `begun`; a later subscriber gets the replicas from `of`."""
 
 
 def _ignore() -> None:

@@ -98,7 +98,7 @@ class Watches:
         self._wake.set()
 
     def _watch(self, path: str) -> Callable[[WatchedEvent], None] | None:
-        """Return the watch to register with a read; None if there is one."""
+        """Return the watch to register with a read; None if one is registered already."""
         if path in self._watched:
             return None
         self._watched.add(path)
@@ -118,7 +118,7 @@ class Watches:
             self._schedule(path)
 
     async def _run(self) -> None:
-        # The store has called `lost`.
+        # Nothing is left to do at this error: the store has called `lost`.
         with suppress(NotControllerError):
             while True:
                 await self._wake.wait()

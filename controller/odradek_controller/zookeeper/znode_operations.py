@@ -35,8 +35,7 @@ from .znodes import (
 
 @dataclass(slots=True)
 class ExternalChanges:
-    """Changes by other ZooKeeper clients that the image does not have yet. (Their configurations are in
-    `ZnodeCache`.)"""
+    """Changes by other ZooKeeper clients that the image does not have yet. (Configurations are in `ZnodeCache`.)"""
 
     topics: dict[str, TopicZnode] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)

@@ -1,7 +1,7 @@
 """Readers of the znodes that other clients change: brokers, topics, requests of tools, notifications.
 
 Owns one reader for each znode that the controller watches. A reader compares the znodes with the image, returns the
-records that follow, and gives the store the external changes, which it need not write. Readers delete completed
+records that follow, and gives the store the external changes, which the store need not write. Readers delete completed
 requests and handled notifications; if another client changes one first, the next run sees it. Leaves decisions to
 `reconciling` and the commands.
 """
@@ -77,8 +77,8 @@ Replicas = tuple[int, ...]
 class ZnodeReaders:
     """The readers of one term, by the path that each of them watches.
 
-    `watch(path)` returns the watch to register with a read; `unwatch(path)` is called when the znode was missing;
-    `again(path)` runs the reader of the path again.
+    `watch(path)` returns the watch to register with a read; a reader calls `unwatch(path)` when the znode was missing,
+    and `again(path)` to run again.
     """
 
     def __init__(
@@ -124,11 +124,11 @@ class ZnodeReaders:
         }
 
     def forget(self) -> None:
-        """Read every topic the next time: all watches are lost."""
+        """Read every topic in the next run: all watches are lost."""
         self._unchanged_topics.clear()
 
     def topic_changed(self, name: str) -> None:
-        """Read this topic the next time: its znode was set or deleted."""
+        """Read this topic in the next run: its znode was set or deleted."""
         self._unchanged_topics.discard(name)
 
     def affected_by(self, delta: MetadataDelta) -> list[str]:
@@ -220,7 +220,7 @@ class ZnodeReaders:
     # -- requests of tools --------------------------------------------------------------------------------------------
 
     async def _to_delete(self, image: ClusterImage) -> Sequence[Message]:
-        """Read the topics to delete. A topic is deleted when no broker has a replica; a reassignment delays that."""
+        """Read the topics to delete. A deletion ends when no broker has a replica, and begins after a reassignment."""
         self._deletions.keep_to(image)
         enabled = self._context.flag(image, "delete.topic.enable")
         topics = []
@@ -319,7 +319,7 @@ class ZnodeReaders:
     # -- notifications ------------------------------------------------------------------------------------------------
 
     async def _config_changes(self, image: ClusterImage) -> Sequence[Message]:
-        """Read the configurations of new notifications. Brokers read them, too: they are deleted when they expire."""
+        """Read the configurations of new notifications. Brokers read these, too, so they stay until they expire."""
         now_ms = self._now_ms()
         entities: dict[str, None] = {}
         listed: dict[str, int] = {}

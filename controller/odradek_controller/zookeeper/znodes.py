@@ -1,7 +1,7 @@
-"""The data of the znodes of a Kafka 3.9 cluster, encoded and decoded as its brokers do.
+"""The data of the znodes of a Kafka 3.9 cluster: the formats that its brokers write, and the older ones that they read.
 
-Reads older versions that Kafka 3.9 reads. Leaves paths to `paths`, the mapping to the image to `load` and
-`znode_operations`, and ACLs to `acl_znodes`. The caller gives the path, which every InvalidZnodeError has.
+Leaves paths to `paths`, the mapping to the image to `load` and `znode_operations`, and ACLs to `acl_znodes`. Decoding
+takes the path of the znode only for InvalidZnodeError.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class BrokerZnode(NamedTuple):
 
     @staticmethod
     def decode(path: str, data: bytes) -> BrokerZnode:
-        """Decode versions 1 to 5: before 2 there is one endpoint, before 4 listeners have the names of protocols."""
+        """Decode versions 1 to 5. Version 1 has one endpoint; before 4 a listener has the name of its protocol."""
         json = decode(path, data)
         version = json.integer("version")
         if version < 1:
@@ -143,7 +143,7 @@ class TopicZnode(NamedTuple):
 
 
 class PartitionState(NamedTuple):
-    """`/brokers/topics/T/partitions/P/state`, version 1. The partition epoch is the node's version."""
+    """`/brokers/topics/T/partitions/P/state`, version 1. The partition epoch is the version of the znode."""
 
     leader: int
     leader_epoch: int
@@ -204,7 +204,7 @@ class ControllerZnode(NamedTuple):
 
 
 def encode_number(number: int) -> bytes:
-    """Encode `/controller_epoch`, or an offset of an old consumer."""
+    """Encode `/controller_epoch`, or an offset of version 0 of OffsetCommit."""
     return str(number).encode()
 
 
@@ -224,7 +224,7 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    """Decode a configuration. A znode without data has none: that of a user with configurations of clients only."""
+    """Decode a configuration. A znode without data, of a user that has one only for its clients, has none."""
     if not data:
         return {}
     config = decode(path, data).object("config")
@@ -237,7 +237,7 @@ def encode_config_change(entity_path: str) -> bytes:
 
 
 def decode_config_change(path: str, data: bytes) -> str:
-    """Return the path of the changed entity. Version 1 (before 0.10.1) has its type and its name."""
+    """Return the path of the changed entity. Version 1 (before 0.10.1) has the type and the name of the entity."""
     json = decode(path, data)
     match json.integer("version"):
         case 1:
@@ -311,7 +311,7 @@ class ProducerIdBlock(NamedTuple):
 
 
 def encode_features(features: Mapping[str, int]) -> bytes:
-    """Encode `/feature`, version 2, enabled. Kafka 3.9 finalizes no feature in ZooKeeper mode."""
+    """Encode `/feature`, version 2, with status 1 (enabled). Kafka 3.9 finalizes no feature in ZooKeeper mode."""
     levels = {name: {"max_version_level": level} for name, level in features.items()}
     return encode({"features": levels, "version": 2, "status": 1})
 
