@@ -102,7 +102,7 @@ def encode_snapshot(
 
 
 def decode_snapshot(data: Buffer, name: str) -> tuple[list[Message], VoterRecords]:
-    """Return the records of a snapshot. Raises InvalidMetadataError for an incomplete one."""
+    """Return the records of a snapshot and its voters. Raises InvalidMetadataError for an incomplete one."""
     records: list[Message] = []
     voters = VoterRecords()
     complete = False

@@ -42,7 +42,7 @@ def _no_quorum() -> QuorumState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandContext:
-    """The values of the controller, and two of the request: `principal` and `next_offset`.
+    """The values that a command needs of the controller, and two of the request: `principal` and `next_offset`.
 
     `randbelow(n)` returns 0 ≤ x < n. `static` maps names of broker configurations to their texts.
     """

@@ -1,4 +1,4 @@
-"""AllocateProducerIds: a broker gets a block of 1,000 producer ids."""
+"""AllocateProducerIds: the controller gives a broker a block of 1,000 producer ids."""
 
 from __future__ import annotations
 
