@@ -37,7 +37,7 @@ class Api(Generic[Request, Response]):
     slices: Divider | None = None
     """Divides requests with many elements. None: such requests are not divided, and may have fewer elements."""
     elements_part: int | None = None
-    """Divides `odradek.request.elements.max`. None: it is undivided for an API with `slices`, else divided by 20."""
+    """Divides `odradek.request.elements.max`. None: by 1 for an API with `slices`, by 20 for others."""
     fast_path: Callable[[int], Callable[..., bytes | None] | None] | None = None
     """For the hot path: `fast_path(version)` makes a function of broker, connection, frame and position of the body. It
     returns the body of the response to the usual request, or None for a request that needs the general path. The

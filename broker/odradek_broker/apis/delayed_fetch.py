@@ -27,7 +27,8 @@ SLICE = 100
 
 
 class DelayedFetch:
-    """One request: `attempt` it once, and after each change of what `watchers` watches, until there is a response."""
+    """One request. The caller calls `attempt` once, and again after each change that `watchers` report, until it
+    returns a response."""
 
     __slots__ = ("_calls", "_context", "_ctx", "_early", "_hard_limit", "_max_bytes", "_min_bytes", "_reader")
 
@@ -37,7 +38,7 @@ class DelayedFetch:
         self._calls = ctx.broker.follower_fetches.completions
         self._max_bytes = min(request.max_bytes, ctx.broker.config.fetch_max_bytes)
         self._min_bytes = min_bytes = min(request.min_bytes, self._max_bytes)
-        # Up to version 2 the limit was hard: a first batch that did not fit was not sent.
+        # Up to version 2 the limits on bytes are hard: a first batch above them is not sent.
         self._hard_limit = ctx.api_version <= 2
         self._early = EarlyCompletion(min_bytes) if min_bytes > 1 or self._hard_limit else None
         self._reader = PartitionReader(ctx, request, context, self._early)
@@ -72,7 +73,7 @@ class DelayedFetch:
         return self._end(found, size)
 
     def progress(self) -> int:
-        """Return a number that changes with each append to an active partition."""
+        """Return a number that changes with each append to a partition that is not idle."""
         context = self._context
         found = [context.find(wanted.topic, wanted.index) for wanted in context.asked()]  # type: ignore[arg-type]
         hosted = [each for each in found if each is not None and each.served_log is not None]
@@ -149,7 +150,7 @@ class DelayedFetch:
     def _becomes_idle(
         self, wanted: FetchedPartition, partition: Partition, follower: Follower, idle: IdlePartitions
     ) -> bool:
-        """Return whether the partition is idle for a follower, and keep it apart from the active ones if so."""
+        """Return whether the partition is idle for a follower; if so, take it out of the session's active ones."""
         if not is_idle_for_follower(partition, wanted, follower.id) or follower.error(partition, wanted.leader_epoch):
             return False
         if self._reader.first:

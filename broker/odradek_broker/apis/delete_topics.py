@@ -33,7 +33,7 @@ async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResp
     submitted = DeleteTopicsRequest(topics=allowed, timeout_ms=request.timeout_ms)
     response: DeleteTopicsResponse = await ctx.broker.controller_channel.submit(submitted, ctx.principal)
     response.responses += [
-        # A request by id gets no name, so that a principal without DESCRIBE does not learn it.
+        # A topic requested by id has no name here, so that a principal without DESCRIBE does not learn it.
         DeletableTopicResult(state.name, state.topic_id, error, None)
         for state, error in refused
     ]

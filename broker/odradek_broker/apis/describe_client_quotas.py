@@ -1,7 +1,8 @@
 """DescribeClientQuotas (key 48): the quotas of users, clients and addresses (KIP-546).
 
 Versions: v1 is flexible.
-Behaviour: lists the quotas in the metadata that match the request's components; a `strict` match allows no others.
+Behaviour: lists the quotas of entities that match the request's components. With `strict`, an entity with other parts
+does not match.
 Differences from Kafka: quotas come only from a data directory or from ZooKeeper, and limit no client.
 """
 
@@ -49,7 +50,7 @@ def handle(ctx: Context, request: DescribeClientQuotasRequest) -> DescribeClient
 
 
 def _is_requested(entity: Mapping[str, str | None], request: DescribeClientQuotasRequest) -> bool:
-    """Return whether the request's components match; strictly, if it has a component for each part of the entity."""
+    """Return whether the entity matches all components and, if the request is `strict`, has no other parts."""
     if request.strict and entity.keys() != {component.entity_type for component in request.components}:
         return False
     return all(_matches(entity, component) for component in request.components)

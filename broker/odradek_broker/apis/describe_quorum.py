@@ -1,7 +1,7 @@
 """DescribeQuorum (key 55): the voters of the metadata log and their progress (KIP-595).
 
 Versions: v1 has the times of the last fetches (KIP-836), v2 endpoints and directory ids (KIP-853).
-Behaviour: the controller in this process is the only voter, and its own leader.
+Behaviour: the controller in this process is the only voter, and the leader.
 Differences from Kafka: there are no observers.
 """
 

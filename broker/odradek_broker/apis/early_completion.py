@@ -20,8 +20,8 @@ class EarlyCompletion:
     def __init__(self, min_bytes: int) -> None:
         self._min_bytes = min_bytes
         self._first_segments: dict[PartitionKey, int] = {}
-        """The base offset of the segment that held the fetch offset at the first attempt, when it may have been the
-        log's end: an append that rolls a segment completes the Fetch."""
+        """The base offset of the segment that held the fetch offset at the first attempt. If that offset was the log's
+        end and the next append rolls a segment there, the Fetch completes, as in Kafka."""
         self._read: list[tuple[FetchedPartition, Partition, int]] = []
 
     def begin_attempt(self) -> None:

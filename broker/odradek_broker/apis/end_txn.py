@@ -2,8 +2,9 @@
 
 Versions: 0-5; v5 returns the producer's next id and epoch (KIP-890).
 Behaviour: the response is sent when the decision is in the coordinator's log; the markers are written after it.
-Differences from Kafka: a producer may use the id that v5 returned before its transaction is complete, and one that a
-later InitProducerId has fenced stays fenced.
+Differences from Kafka: a producer may use the new producer id from a v5 response while its transaction completes; Kafka
+returns a fatal error. A producer that InitProducerId has fenced stays fenced; in Kafka it may continue if the next
+transaction ends without incrementing the epoch.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ async def _handle_long(ctx: Context, request: FetchRequest, fetch: DelayedFetch)
         response = await fetch.attempt_in_slices(ctx.now_ms >= deadline_ms)
         if response is not None:
             return response
-        # An append to a partition after its slice completes no wait that begins now: attempt again.
+        # A wait that begins now misses the appends to partitions whose slices were read before: attempt again.
         if fetch.progress() == progress:
             left_ms = max(deadline_ms - ctx.now_ms, 0)
             waiting = ctx.broker.purgatory.watch(fetch.watchers(), lambda: True, lambda: False, left_ms)

@@ -26,7 +26,7 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 
 LONG = 1000
-"""Partitions that an undivided Fetch may read, in one turn of the event loop."""
+"""Partitions that a Fetch may read in one turn of the event loop; with more, it reads in slices."""
 
 
 class FetchContext:
@@ -58,7 +58,7 @@ class FetchContext:
         self._find_session()
 
     def asked(self) -> list[FetchedPartition]:
-        """Return the partitions to read; those of a session are a copy, because they become idle on the way."""
+        """Return the partitions to read; those of a session as a copy, because reading makes some of them idle."""
         return self.wanted if self.session is None else list(self.session.active.values())
 
     def is_long(self) -> bool:
@@ -66,7 +66,8 @@ class FetchContext:
         return len(self.wanted if self.session is None else self.session.active) > LONG
 
     def respond(self, found: list[tuple[FetchedPartition, PartitionData]]) -> FetchResponse:
-        """Return the response: all partitions, or those with news for the reader of the session."""
+        """Return the response: with all partitions, or in a session with those that have records, other offsets than
+        before, an error or a preferred replica."""
         session = self.session
         response = FetchResponse(error_code=0, session_id=NO_SESSION)
         sent = found

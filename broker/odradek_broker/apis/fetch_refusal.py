@@ -1,8 +1,8 @@
 """Why a partition of a Fetch is refused before its log is read, and the response that says so.
 
 Owns the checks of Kafka's KafkaApis.handleFetchRequest and Partition.fetchRecords: known, authorized, led here in the
-leader epoch of the reader, readable in the version of the request, fetched by a replica if by a follower. Errors of
-reading are found by `fetch_read`, errors of sessions by `fetch_context`.
+leader epoch of the reader, readable in the version of the request; and that a follower is a replica. Leaves errors of
+reading to `fetch_read`, errors of sessions to `fetch_context`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def refusal(ctx: Context, partition: Partition, wanted: FetchedPartition, follow
     version, epoch = ctx.api_version, wanted.leader_epoch
     if partition.error or epoch not in (-1, partition.leader_epoch):
         refused = partition.check_epoch(epoch)
-        # A follower's committed records may be read, whether or not there is a leader (KIP-392).
+        # A consumer may read a follower's committed records, whether or not there is a leader (KIP-392).
         here = refused == ErrorCode.NOT_LEADER_OR_FOLLOWER and partition.served_log is not None
         if not (here and follower is None and version >= FIRST_VERSION_WITH_FOLLOWERS):
             return refused

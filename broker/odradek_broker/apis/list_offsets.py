@@ -124,7 +124,8 @@ def _look_up(partition: Partition, timestamp: int, limit: int) -> tuple[int, int
 
 
 def _boundaries(partition: Partition, timestamp: int, count: int, limit: int) -> list[int]:
-    """Return base offsets of segments and the log's end, newest first, from the segment that is old enough (v0)."""
+    """Return up to `count` segment boundaries that are not after `timestamp`, newest first (v0): base offsets of
+    segments, and the log's end."""
     log = partition.log
     segments = log.segments
     entries = [

@@ -46,8 +46,8 @@ def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaitab
 
 
 async def _after_first_metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
-    """Wait for the first metadata, because a client that receives no brokers and no topics drops its own metadata, or
-    does not refresh it for long. Kafka's broker does respond so."""
+    """Wait for the first metadata. A client that receives no brokers and no topics, as from Kafka's broker, drops its
+    own metadata, or does not refresh it for long."""
     broker = ctx.broker
     first_metadata = broker.purgatory.watch(
         [broker.first_metadata_watchers], lambda: broker.has_metadata or None, lambda: False, FIRST_METADATA_WAIT_MS

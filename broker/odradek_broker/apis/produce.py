@@ -3,10 +3,10 @@
 Versions: v3 has batches and transactional ids (KIP-98), v5 the log start offset, v7 allows zstd (KIP-110), v8 has
 errors of single records (KIP-467), v9 is flexible, v10 names the new leader (KIP-951), v12 adds partitions to
 transactions (KIP-890), v13 has topic ids (KIP-516).
-Behaviour: the response waits for the in-sync replicas with acks=all, and never otherwise, unless
-`odradek.sync=always`. The log converts the message formats of versions 0-2. The usual request takes the fast path
-(`produce_fast_path`), the partitions of transactional batches are verified before (`produce_transactional`); all
-append by `produce_append`.
+Behaviour: with acks=all the response waits for the in-sync replicas. With acks=1 it does not wait, except for the disk
+if `odradek.sync=always`. The log converts the message formats of versions 0-2. The usual request takes the fast path
+(`produce_fast_path`); the partitions of transactional batches are verified first (`produce_transactional`); all append
+by `produce_append`.
 Differences from Kafka: none.
 """
 

@@ -64,8 +64,8 @@ UNVERIFIED = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""Not all producers retry after these errors of a transaction coordinator. After NOT_ENOUGH_REPLICAS all do, without
-another Metadata request."""
+"""Errors of a transaction coordinator that the response replaces with NOT_ENOUGH_REPLICAS: after that error all
+producers retry, without another Metadata request."""
 
 
 def append_usual_batch(
@@ -211,11 +211,11 @@ def _append(
     ):
         error = _unacceptable(ctx, partition, records, version, acks)
         if error:
-            # Of these errors only the one for an unknown magic has a message.
+            # Only the error for an unknown magic has a message.
             message = (
                 f"Invalid magic {records[MAGIC_POSITION]}" if error is ErrorCode.CORRUPT_MESSAGE and records else None
             )
-            # A partition with too few in-sync replicas was found, and has a log start offset.
+            # Kafka returns the log start offset with this error, because it has found the partition.
             start = partition.log_start_offset if error is ErrorCode.NOT_ENOUGH_REPLICAS else -1
             return PartitionProduceResponse(
                 index, error, -1, log_start_offset=start, error_message=message, current_leader=NO_CURRENT_LEADER

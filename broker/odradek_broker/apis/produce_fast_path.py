@@ -26,7 +26,8 @@ FIRST_FLEXIBLE = 9
 FIRST_WITH_IDS = 13
 CACHED_MAX = 10_000
 
-# Transactional id, acks, timeout, count of topics; in plain versions the length of the name as well.
+# Transactional id, acks, timeout, count of topics; in versions that are not flexible ("plain") the length of the name
+# as well.
 PLAIN_HEAD = Struct(">hhiih")
 PLAIN_KEY_AT = 12
 FLEXIBLE_HEAD = Struct(">bhib")

@@ -2,8 +2,8 @@
 (ReplicaManager.handleProduceAppend).
 
 A batch that begins a transaction in its partition waits until the transaction coordinator has verified that the
-partition is part of the transaction, or has added it (Produce 12 and later, transaction version 2). Meanwhile nothing
-more is read from the connection, so that batches stay in order, and the records are copied out of its buffer. If the
+partition is part of the transaction, or has added it (Produce 12 and later, transaction version 2). Meanwhile the
+connection handles no other request, so that batches stay in order, and the records are copied out of its buffer. If the
 client disconnects they are appended nevertheless. Leaves appending to `produce_append`, and verification to
 `transactions.transaction_verification`.
 """
@@ -41,7 +41,7 @@ RETRY_MAX_MS = "add.partitions.to.txn.retry.backoff.max.ms"
 
 
 def is_transactional(request: ProduceRequest) -> bool:
-    """Whether there are transactional batches. As in Kafka only the first batch for each partition counts."""
+    """Return whether there are transactional batches. As in Kafka only the first batch for each partition counts."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             records: Any = data.records
@@ -94,7 +94,7 @@ def _refuse(ctx: Context, request: ProduceRequest, error: ErrorCode, message: st
 
 
 def _batches(ctx: Context, request: ProduceRequest) -> list[TransactionalBatch]:
-    """The batches that need a verification. `append` refuses batches that are invalid for other reasons."""
+    """Return the batches that need a verification. `append` refuses batches that are invalid for other reasons."""
     found = []
     by_id = ctx.api_version >= FIRST_VERSION_WITH_IDS
     partitions = ctx.broker.partitions

@@ -1,7 +1,9 @@
 """Long requests in slices: the division of an API's long arrays, and the joining of the responses.
 
 Owns the division, and the turns of the event loop between slices. Leaves the meaning of a slice to the API's handler. A
-handler with a long response to a short request returns `Sliced`, and yields the event loop by `Turns`.
+handler with a long response to a short request returns `Sliced`, and lets other requests run by `Turns`.
+
+Elements are the entries of arrays (`network.long_requests`).
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ TURN_S = 0.005
 """A request keeps the event loop for at most this time and one slice before other requests have their turn."""
 
 Slice = tuple[Any, bool]
-"""A request with some of the elements, or its response; and whether its only entry continues the previous slice."""
+"""A request with some of the elements, or the response to it; and whether its only entry is a further piece of the last
+entry of the previous slice."""
 
 
 class Divider(Protocol):
@@ -43,18 +46,19 @@ class Divider(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """Divides an array of the request, whose entries each have one entry in an array of the response.
+    """Divides the array `request` of a request. Each entry has its response in one entry of the array `response`.
 
-    `inner` names the arrays in these entries whose elements correspond, too: an entry with a long one is divided."""
+    `inner` names two arrays: one in each entry of `request`, and the one for its responses in each entry of `response`.
+    An entry that is too long for one slice is divided there."""
 
     request: str
     response: str
     inner: tuple[str, str] | None = None
     elements: int = ELEMENTS
     also: str = ""
-    """Another array of the response; an entry of it may be in the responses to several slices."""
+    """Another array of the response, joined without repeated entries."""
     in_old_versions: str = ""
-    """The array that old versions have in place of `request`, which is empty then."""
+    """The array that old versions have in place of `request`; in these versions `request` is empty."""
 
     def divide(self, request: Any) -> Iterator[Slice]:
         name = self.request

@@ -2,7 +2,7 @@
 
 Versions: v1 has broker epochs and groups by topic, v2 is flexible, v3 has leader epochs and deletes by partition, v4
 marks KRaft controllers (KIP-866).
-Behaviour: the broker stops serving and fetching the replicas, and deletes those that the request says. Only brokers in
+Behaviour: the broker stops serving and fetching the replicas, and deletes those that the request marks. Only brokers in
 a ZooKeeper cluster serve it, on the listener between brokers.
 Differences from Kafka: none.
 """

@@ -81,7 +81,8 @@ class Table(Mapping[ApiKey, Api[Any, Any]]):
         return Table({key: row for key, row in self._rows.items() if key not in keys})
 
     def with_unserved(self, advertised: Mapping[int, tuple[int, int]]) -> Table:
-        """Return this table and, as unserved, the other APIs of a release, which has `advertised` versions by key."""
+        """Return this table with the other APIs of a release, as unserved. `advertised` has the release's versions by
+        key."""
         unserved = {
             ApiKey(key): Row("unserved", lowest, highest, served=False)
             for key, (lowest, highest) in advertised.items()

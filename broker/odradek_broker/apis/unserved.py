@@ -105,7 +105,7 @@ def _describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest,
 ) -> DescribeUserScramCredentialsResponse:
     row = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
-    # Nameless, as Kafka's.
+    # Without user names, as in Kafka.
     return DescribeUserScramCredentialsResponse(results=[row() for _ in request.users or ()])
 
 

@@ -1,7 +1,7 @@
 """WriteTxnMarkers (key 27): end transactions in partitions that this broker leads, for their coordinator.
 
 Versions: 0-2; v2 has the transaction version of each transaction (KIP-890).
-Behaviour: the log of each partition accepts or refuses its marker. The response is sent when all replicas in sync have
+Behaviour: the log of each partition accepts or refuses its marker. The response is sent when all in-sync replicas have
 the markers, with REQUEST_TIMED_OUT for those that take longer than `request.timeout.ms`.
 Differences from Kafka: when the outcome of some partitions is known, the response waits `RESPONSE_DELAY_MAX_MS` for the
 others, so that a partition with slow replication does not delay the completion of other transactions. Kafka waits for
@@ -59,8 +59,8 @@ async def handle(ctx: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarke
 
 
 async def _until_replicated(timers: Timers, waiting: list[Deferred[ErrorCode]], *, some_known: bool) -> None:
-    """Wait until all have completed, or for `RESPONSE_DELAY_MAX_MS` after the first one, or from now on with
-    `some_known`."""
+    """Wait until all have completed, at most `RESPONSE_DELAY_MAX_MS` after the first one; with `some_known`, after
+    now."""
     over: Deferred[None] = Deferred()
     left = len(waiting)
     timer: TimerHandle | None = None
