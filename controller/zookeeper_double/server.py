@@ -46,7 +46,7 @@ class Timer(Protocol):
 
 
 class Timers(Protocol):
-    """The timers that the double needs; a broker's `Timers` has them."""
+    """The part of a broker's `Timers` that the double needs."""
 
     def call_soon(self, callback: Callable[[], None]) -> object: ...
 
@@ -117,7 +117,7 @@ class ZooKeeperDouble:
         client.vanish()
 
     def stop(self) -> None:
-        """Stop the server: every connection breaks, and no session expires meanwhile."""
+        """Stop the server: every connection breaks, and no session expires until `start`."""
         self.up = False
         for session in self._sessions.values():
             session.stop_timer()
@@ -297,7 +297,7 @@ class _Connection:
 
 
 class DoubleZooKeeper:
-    """The port `ZooKeeper` on a double; get one from `ZooKeeperDouble.connect`."""
+    """A client of the double, with the interface `ZooKeeper`; get one from `ZooKeeperDouble.connect`."""
 
     def __init__(self, server: ZooKeeperDouble, timers: Timers, chroot: Chroot, session_timeout_ms: int) -> None:
         self.chroot = chroot
@@ -336,7 +336,7 @@ class DoubleZooKeeper:
         return self.chroot.relative(cast(str, created))
 
     async def create_at(self, path: str) -> None:
-        """Create a node without data at the server's path."""
+        """Create a znode without data at a path of the server, which starts with the chroot."""
         await self._one(Create(path))
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
@@ -397,7 +397,7 @@ class DoubleZooKeeper:
     # -- called by the server, and by faults --------------------------------------------------------------------------
 
     def reconnect(self) -> None:
-        # A connection needs both directions; a cut one is tried again when it heals.
+        # A connection needs both directions; after a cut, `heal` tries again.
         cut = self.cut_to_server or self.cut_to_client
         if self.connection is None and self._server.up and not cut and not self._session.closed:
             connection = self.connection = _Connection(
@@ -496,7 +496,7 @@ class DoubleZooKeeper:
 
         def arrived() -> None:
             if connection.session is None:
-                return  # The server has closed this connection, and the client is about to learn it.
+                return  # The server has closed this connection, and the client is notified next.
             try:
                 found = do(connection)
             except ZooKeeperError as error:

@@ -1,4 +1,4 @@
-"""The znodes of the double in memory, and the effect of transactions.
+"""The tree of znodes in memory, and the effect of transactions on it.
 
 Owns versions, transaction ids, sequence numbers and the events of a change. Leaves sessions, connections and watches to
 `server`. The rules are those of ZooKeeper 3.8; the contract tests compare them with a real server.

@@ -1,7 +1,7 @@
 """A process of ZooKeeper mode: one broker, which is also a candidate for the controller.
 
-The composition root of this mode, as `embedded` is of the other: owns the order in which session, broker, registration
-and candidacy begin and end. The caller opens the connection to ZooKeeper; `stop` closes it.
+The composition root of this mode, as `embedded` is without ZooKeeper: owns the order in which session, broker,
+registration and candidacy begin and end. The caller opens the connection to ZooKeeper; `stop` closes it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DEFAULTS: Mapping[str, str] = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
 }
-"""Kafka 3.9's defaults, where 4.3 has none or an embedded cluster has others."""
+"""Kafka 3.9's defaults of settings that 4.3 does not have, or that have other defaults in an embedded cluster."""
 
 _SLACK_MS = 10_000
 """A session may end later than its timeout: by a tick of the server, or by an election among the servers."""
@@ -134,7 +134,7 @@ class BrokerProcess:
 
         Raises ValueError for an unsupported configuration, or when another broker has the id; LogDirectoryError for a
         log directory that is in use or belongs to another broker; OSError for a port or a disk; and the errors of
-        `ZooKeeper`. Then only the connection to ZooKeeper stays open."""
+        `ZooKeeper`. After an error only the connection to ZooKeeper stays open."""
         node = await Node.open({**DEFAULTS, **static}, environment, Release.KAFKA_3_9)
         member = cls(node, zk, environment)
         try:
@@ -220,7 +220,7 @@ class BrokerProcess:
         self._balancer.start(controller.balance_leaders)
 
     def _log_dir_failed(self, broker_ids: list[int]) -> None:
-        """Ask the brokers for their lost replicas, if this broker is the controller. A new controller asks all."""
+        """Ask the brokers for their lost replicas, if this broker is the controller. A new one asks all brokers."""
         if self._channel_manager is not None:
             self._channel_manager.ask_again(broker_ids)
 
@@ -241,7 +241,7 @@ class BrokerProcess:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     async def stop(self, grace_ms: int = 5000) -> None:
-        """Shut down: move leaderships, complete requests in flight, delete the broker's znode, close the
+        """Shut down: hand over leadership, complete requests in flight, delete the broker's znode, close the log
         directories."""
         if self._config.boolean("controlled.shutdown.enable"):
             await self._shut_down_controlled()

@@ -51,7 +51,7 @@ def restarted_brokers(delta: MetadataDelta) -> list[int]:
 def full_requests(
     image: ClusterImage, broker_id: int, controller_id: int, deletions: TopicDeletionManager, kind: int
 ) -> list[Message]:
-    """Return the requests with the full state for a broker. With the kind FULL the broker takes all other replicas for
+    """Return the requests with the full state for a broker. With the kind FULL the broker marks all other replicas as
     strays; StopReplica comes first, so that replicas to delete do not become strays."""
     refs = _all_refs(deletions.without(image))
     held = [ref for ref in refs if broker_id in _partition(ref).replicas]

@@ -37,7 +37,7 @@ class BrokerZnodeRegistration:
         renewed: Callable[[int], None],
         log: Logger,
     ) -> None:
-        """`timeout_ms` is the time in which the znode of an earlier session must end. `sleep` takes milliseconds."""
+        """`timeout_ms` is the maximum wait for the end of an earlier session. `sleep` takes milliseconds."""
         self._zk = zk
         self._path = paths.broker(broker_id)
         self._timeout_ms = timeout_ms
@@ -99,7 +99,7 @@ class BrokerZnodeRegistration:
                 continue
 
     async def _try(self) -> int | None:
-        """Return the epoch; None if the znode of another session existed, and has ended or may have changed."""
+        """Return the epoch; None to try again after a change of a znode that belongs to another session."""
         assert self._broker is not None
         with suppress(NodeExistsError):
             # An earlier request, whose response was lost with the connection, may have created it.

@@ -1,8 +1,8 @@
 """Dynamic configurations, quotas and credentials in ZooKeeper: read and watched by every broker.
 
-Owns `/config/changes`: a sequential znode for each change names the entity, which the broker then reads again. The
-first configuration of a topic has no notification; the broker reads it with the first request that names the topic.
-After an expired session the broker reads everything again, because notifications expire after 15 minutes.
+Owns the watch of `/config/changes`: a sequential znode for each change names the entity, which the broker then reads
+again. The first configuration of a topic has no notification; the broker reads it with the first request that names the
+topic. After an expired session the broker reads everything again, because notifications expire after 15 minutes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ConfigWatch:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> tuple[Configs, Entities]:
-        """Return all configurations; later ones go to `changed`."""
+        """Return all configurations; `changed` gets later ones."""
         self._unlisten = self._zk.listen(self._session_event)
         # The notifications come first, so that a change made meanwhile is read twice rather than missed.
         await self.retried(self._read_notifications)

@@ -1,7 +1,7 @@
 """AlterConfigs and IncrementalAlterConfigs in ZooKeeper mode, which need no controller.
 
 The broker that gets the request writes the znode of the entity and a notification, after which every broker and the
-controller read it (ZkAdminManager, AdminZkClient). Leaves validation to the controller's commands.
+controller read that znode (ZkAdminManager, AdminZkClient). Leaves validation to the controller's commands.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Translates the control requests of ZooKeeper mode into metadata deltas.
+"""Translate the control requests of ZooKeeper mode into metadata deltas.
 
-Owns the image that LeaderAndIsr, UpdateMetadata, StopReplica and the znodes of configurations make together, the
+Owns the image, which follows from LeaderAndIsr, UpdateMetadata, StopReplica and the znodes of configurations, the
 replicas that are assigned to this broker, and the three epochs that fence outdated requests: controller, broker and
 leader epoch. UpdateMetadata has the state of every partition for clients; only LeaderAndIsr and StopReplica change the
 replicas of this broker. Pure: it neither reads nor sends. Sources: ReplicaManager, ZkMetadataCache and KafkaApis of
@@ -83,7 +83,7 @@ class ControlRequestAdapter:
         return -1 if registration is None else registration.epoch
 
     def registered(self, registration: BrokerRegistration) -> MetadataDelta:
-        """Return the delta of this broker's registration. It stays fenced until an UpdateMetadata request names it."""
+        """Return the delta of this broker's registration. The broker stays fenced until an UpdateMetadata names it."""
         known = self.image.brokers.get(self.broker_id)
         fenced = known is None or known.fenced
         brokers = {**self.image.brokers, self.broker_id: registration._replace(fenced=fenced)}
@@ -238,7 +238,7 @@ class ControlRequestAdapter:
         builder.put(name, topic_id, index, shown)
         assigned = self._assigned.get((name, index))
         if assigned == AssignedReplica(topic_id, state.leader_epoch) and self.broker_id in replicas and shown != known:
-            # The ISR within the leader epoch, which after an AlterPartition only UpdateMetadata has.
+            # After an AlterPartition, only UpdateMetadata has the new ISR, in the same leader epoch.
             builder.changed.setdefault(topic_id, set()).add(index)
 
     def _brokers(self, request: UpdateMetadataRequest) -> dict[int, BrokerRegistration]:

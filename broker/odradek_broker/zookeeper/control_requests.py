@@ -1,8 +1,8 @@
-"""Control requests over ZooKeeper: what the controller and other brokers send to this broker, handled in order.
+"""Control requests of ZooKeeper mode, from the controller and other brokers to this broker, handled in order.
 
-Owns the order: control requests and changed configurations pass through the adapter one at a time, and a request waits
-until the configurations of the topics that it names for the first time are read. Requests that other brokers send to
-the controller go to the controller of this process.
+Owns the order: control requests and changed configurations pass through the adapter one at a time. A request that is
+the first to name a topic waits until the topic's configuration is read. Requests that other brokers send to the
+controller go to the controller in this process.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ControlRequestHandler:
             return response
 
     async def configs_changed(self, configs: Configs) -> None:
-        """Publish those of these configurations that differ from the image."""
+        """Publish the configurations that differ from the image."""
         async with self._handling:
             known = self._adapter.image.configs
             news = {key: values for key, values in configs.items() if values != known.get(key, {})}

@@ -60,7 +60,7 @@ _TRANSIENT = frozenset(
         ErrorCode.BROKER_ID_NOT_REGISTERED,
     }
 )
-"""Errors that pass when a controller is elected, or when this broker has registered again."""
+"""Errors that end when a controller is elected, or when this broker has registered again."""
 
 
 class ZooKeeperControllerChannel:
@@ -117,7 +117,7 @@ class ZooKeeperControllerChannel:
                 return await self._submit_for_client(request, principal)
 
     async def submit_local(self, request: Message, principal: Principal | None = None) -> Any:
-        """Submit the request to the controller in this process. Raises NotControllerError if it is elsewhere."""
+        """Submit the request to the controller in this process. Raises NotControllerError if there is none."""
         if self.local is None:
             raise NotControllerError(_ELSEWHERE)
         return await self.local.submit(request, principal)
@@ -185,7 +185,7 @@ class ZooKeeperControllerChannel:
     async def _create_topics_for_client(
         self, request: CreateTopicsRequest, principal: Principal | None
     ) -> CreateTopicsResponse:
-        """A created topic gets REQUEST_TIMED_OUT when there is no time to wait for its metadata (ZkAdminManager)."""
+        """Return REQUEST_TIMED_OUT for a created topic if `timeout_ms` is 0 or less, as ZkAdminManager does."""
         response: CreateTopicsResponse = await self.submit_local(request, principal)
         if request.timeout_ms <= 0 and not request.validate_only:
             response.topics = [
@@ -199,7 +199,7 @@ class ZooKeeperControllerChannel:
     async def _create_partitions(
         self, request: CreatePartitionsRequest, principal: Principal | None
     ) -> CreatePartitionsResponse:
-        """As for `_create_topics_for_client`."""
+        """As `_create_topics_for_client`."""
         response: CreatePartitionsResponse = await self.submit_local(request, principal)
         if request.timeout_ms <= 0 and not request.validate_only:
             for result in response.results:
@@ -220,7 +220,8 @@ class ZooKeeperControllerChannel:
         return response
 
     async def _submit_for_client(self, request: Message, principal: Principal | None) -> Any:
-        """Submit to the controller in this process; a response that has a place for NOT_CONTROLLER carries it."""
+        """Submit to the controller in this process. If there is none, return NOT_CONTROLLER in a response with a field
+        for it; otherwise raise NotControllerError."""
         try:
             return await self.submit_local(request, principal)
         except NotControllerError:
@@ -241,7 +242,7 @@ class ZooKeeperControllerChannel:
                     raise
 
     def _elections_elsewhere(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        """NOT_CONTROLLER for each partition; a request for all partitions means those that this broker knows."""
+        """Return NOT_CONTROLLER for each partition, or for all that this broker knows if the request is for all."""
         requested = request.topic_partitions
         partitions = (
             [(topic.name, range(len(topic.partitions))) for topic in self._source.image.topics.values()]

@@ -1,7 +1,8 @@
 """The controller's requests to the brokers: a queue and a connection for each broker, its own broker included.
 
-Owns order and retries: a broker gets one request at a time, again until it responds or its registration ends. Leaves
-the content of requests to `broker_requests`. As Kafka's controller, it sends no ApiVersions request first.
+Owns order and retries: a broker gets one request at a time, which is retried until the broker responds or its
+registration ends. Leaves the content of requests to `broker_requests`. Like Kafka's controller, it sends no ApiVersions
+request first.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from odradek_broker.logger import Logger
 
 _WAITING_MAX = 1000
-"""The maximum length of a broker's queue; the requests with the full state replace a longer one."""
+"""The maximum length of a broker's queue; requests with the full state replace a longer queue."""
 BACKOFF_MS = (10, 20, 50, 100)
 """The delays before the retries of a request, the last one for all later retries."""
 
@@ -130,7 +131,7 @@ class ControllerChannelManager:
                 queue.add(assigned_replicas(shown, broker_id, self._controller_id))
 
     async def close(self) -> None:
-        """Send nothing more: when this returns, no task does."""
+        """Send nothing more; return when all tasks have ended."""
         self._closed = True
         queues, self._queues = list(self._queues.values()), {}
         for queue in queues:
@@ -191,8 +192,8 @@ class ControllerChannelManager:
     def _news_of_disks(
         self, broker_id: int, response: LeaderAndIsrResponse
     ) -> tuple[set[tuple[Uuid, int]], set[tuple[Uuid, int]]]:
-        """Return the replicas that the broker no longer serves, and those that it serves again. (An outdated leader
-        epoch says neither.)"""
+        """Return the replicas that the broker no longer serves, and those that it serves again. (The error of an
+        outdated leader epoch says neither.)"""
         lost, served = set(), set()
         for topic in response.topics:
             for each in topic.partition_errors:

@@ -1,4 +1,4 @@
-"""`/log_dir_event_notification`: tells the controller that a log directory of this broker has failed.
+"""`/log_dir_event_notification`: notifies the controller that a log directory of this broker has failed.
 
 The controller then asks for the lost replicas. Owns the write, with retries until it succeeds. Source:
 KafkaZkClient.propagateLogDirEvent.

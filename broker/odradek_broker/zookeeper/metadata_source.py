@@ -1,4 +1,4 @@
-"""The metadata source over ZooKeeper: deltas that the adapter makes of control requests and of watched znodes."""
+"""The metadata source of ZooKeeper mode: deltas that the adapter makes from control requests and watched znodes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ZooKeeperSource:
             waiting.set()
 
     async def until_removed(self, topic_ids: Collection[Uuid], timeout_ms: int) -> None:
-        """Return when the image has none of these topics, or after the timeout."""
+        """Return when the image has none of these topics any more, or after the timeout."""
         changed = asyncio.Event()
         self._waiting.add(changed)
         limit = asyncio.ensure_future(self._sleep(timeout_ms))
