@@ -1,10 +1,10 @@
 """The log cleaner: compacts the dirtiest logs (Kafka's LogCleaner).
 
 Owns the choice of the dirtiest log, the order of the slices of work, and the state of a log that cannot be cleaned.
-Leaves the compaction of a log to `odradek_log.cleaner`. A task stands for a thread of Kafka's: `log.cleaner.threads`
-logs are compacted at a time and share the buffers. Slices that compute take turns on the event loop, slices that wait
-for the disk run on the disk executor. Between two slices the loop runs other callbacks, which may end the pass; nothing
-here needs a lock.
+Leaves the compaction of a log to `odradek_log.cleaner`. A task takes the place of a cleaner thread of Kafka:
+`log.cleaner.threads` logs are compacted at a time and share the buffers. Slices that compute take turns on the event
+loop, slices that wait for the disk run on the disk executor. Between two slices the loop runs other callbacks, which
+may end the pass; nothing here needs a lock.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _SLICE_US = 100
 _SLICE_BESIDE_REQUESTS_US = 20
-"""A request may wait for one slice, and itself takes about as long."""
+"""The longest time that a request waits for one log; handling a request takes about as long."""
 _CHECK_S = 0.001
 _CHECK_WHILE_BUSY_S = 0.02
 
@@ -108,7 +108,7 @@ class LogCleaner:
             task.add_done_callback(self._ended)
 
     async def run(self) -> None:
-        """Clean now: when this returns, every log that was dirty enough at the call is clean."""
+        """Clean now, and return when every log that was dirty enough at the call is clean."""
         await self._until_idle()
         self.run_soon()
         await self._until_idle()
@@ -241,7 +241,7 @@ class LogCleaner:
         return next(slices, None)
 
     def _must_abort(self, partition: Partition, cleaning: Cleaner) -> bool:
-        """Return whether the pass must end: a partition that moves to another directory is cleaned there."""
+        """Return whether to abort the pass. A partition that moves to another directory is cleaned there later."""
         return self._stopped or cleaning.is_interrupted or partition.future is not None
 
     async def _abort(self, cleaning: Cleaner) -> bool:
@@ -251,8 +251,8 @@ class LogCleaner:
         return False
 
     def _handle_error(self, partition: Partition, error: Exception) -> None:
-        """After an error of the disk its directory is offline. After any other error the log is served, but not cleaned
-        any more (Kafka's uncleanable partitions)."""
+        """Take the log's directory offline after an error of the disk. After any other error serve the log, but clean
+        it no more (Kafka's uncleanable partitions)."""
         log = partition.log
         if isinstance(error, OSError):
             log.go_offline("clean", error)

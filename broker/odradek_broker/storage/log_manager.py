@@ -1,7 +1,8 @@
 """The log manager: a broker's repeating work on its logs (Kafka's LogManager).
 
 Owns when retention, compaction, flushes, checkpoints and the expiry of producers happen. Decisions are made on the
-event loop, work that waits for the disk runs on the disk executor, and each log decides what there is to do.
+event loop, and work that waits for the disk runs on the disk executor. Leaves to each log the decision which segments
+to delete, flush or compact.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from odradek_broker.storage.log_cleaner import LogCleaner
 
 NEVER_MS = 1 << 40
-"""An interval as long as this, such as Long.MAX_VALUE, means never."""
+"""A longer interval, such as Long.MAX_VALUE, means never."""
 
 
 class LogManager:
@@ -61,7 +62,7 @@ class LogManager:
         self._loop = asyncio.get_running_loop()
         self._repeating: dict[str, TimerHandle] = {}
         self.cleaner: LogCleaner | None = None
-        """The log cleaner, once there was a log to compact."""
+        """The log cleaner; None until there is a log to compact."""
         self._first_clean: asyncio.Task[None] | None = None
         self._stopped = False
 
@@ -185,7 +186,8 @@ class LogManager:
             self._executor.run("start offset checkpoint", self._or_fail(directory, directory.write_start_offsets))
 
     def _or_fail(self, directory: LogDirectory, write: Callable[[], bool]) -> Callable[[], None]:
-        """A checkpoint that cannot be written fails the directory, even if writes to open files seem to succeed."""
+        """Return a function that writes the checkpoint, or takes the directory offline if that fails, even if writes to
+        open files seem to succeed."""
 
         def work() -> None:
             if not write():
@@ -199,7 +201,7 @@ class LogManager:
             log.producers.remove_expired(now_ms)
 
     def _offer_high_watermarks(self) -> list[LogDirectory]:
-        """Return the directories whose checkpoint has to be written."""
+        """Pass the high watermarks to the directories; return those whose checkpoint has to be written."""
         online = self._log_directories.online
         found = {directory: self._replica_logs.unclaimed_high_watermarks(directory) for directory in online}
         for partition in self._partitions:
