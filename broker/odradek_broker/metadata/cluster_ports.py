@@ -1,4 +1,4 @@
-"""The ports through which a broker reaches its cluster: one set for each home of the metadata."""
+"""The ports through which a broker reaches its cluster. The embedded controller and ZooKeeper each have their own."""
 
 from __future__ import annotations
 
@@ -33,13 +33,12 @@ class VersionZeroOffsets(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClusterPorts:
-    """The ports of one broker. An optional port is None where the home of the metadata has no such thing."""
+    """The ports of one broker. An optional port is None if the kind of cluster has no such thing."""
 
     source: MetadataSource
     channel: ControllerChannel
     control_requests: ControlRequests | None = None
-    """Given, the broker serves inter-broker APIs on its inter-broker and control-plane listeners."""
+    """If given, the broker serves inter-broker APIs on its inter-broker and control-plane listeners."""
     version_zero_offsets: VersionZeroOffsets | None = None
     notify_log_dir_failure: Callable[[], None] | None = None
-    """Called after replicas were lost with a log directory, where the controller does not learn of it by
-    AssignReplicasToDirs."""
+    """Called when a log directory has failed, if the controller does not learn of that by AssignReplicasToDirs."""

@@ -1,7 +1,7 @@
 """The controller channel: how a broker sends requests to the controller of its cluster, wherever that is.
 
-One implementation for each home of the metadata: the embedded controller (`odradek_controller.controller.Controller`)
-and ZooKeeper (`zookeeper.controller_channel`). A KRaft quorum would be a third.
+One implementation for each kind of cluster: with the embedded controller (`odradek_controller.controller.Controller`)
+and over ZooKeeper (`zookeeper.controller_channel`). A KRaft quorum would be a third.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The cluster and node that a log directory belongs to: `meta.properties` is read, compared, and written if missing."""
+"""The cluster and node that a log directory belongs to: compares `meta.properties`, and writes it if it is missing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def cluster_id_of(directories: Iterable[LogDirectory], wanted: str | None, randb
 
 def refuse_partitions_without_identity(directories: Iterable[LogDirectory]) -> None:
     """Raise LogDirectoryError when no directory has `meta.properties` and one holds partitions: a new cluster would not
-    know their topics. (Kafka without ZooKeeper starts with no directory that lacks the file.)"""
+    know their topics. (Kafka in KRaft mode does not start either if no directory has the file.)"""
     listed = list(directories)
     if any(directory.meta is not None for directory in listed):
         return
@@ -56,7 +56,7 @@ def ensure_meta_properties(
 
 
 def ensure_meta_properties_over_zookeeper(directories: Iterable[LogDirectory], cluster_id: str, broker_id: int) -> None:
-    """As `ensure_meta_properties` for a broker of ZooKeeper mode: version 0 of the file, without directory ids."""
+    """Do the same for a broker of ZooKeeper mode: version 0 of the file, without directory ids."""
     listed = list(directories)
     for directory in listed:
         meta = directory.meta

@@ -1,4 +1,4 @@
-"""The internal topics of groups and transactions: their configurations, and errors of their creation.
+"""The internal topics of groups and transactions: their configurations, and failures of their creation.
 
 Owns the map from broker settings to settings of an internal topic, and the check of these settings at start. Leaves
 creation to `topic_creation`.
@@ -23,7 +23,8 @@ LOG_INTERVAL_MS = 60_000
 
 
 class InternalTopic(NamedTuple):
-    """The broker settings that an internal topic is created with; `configs` maps its own settings to those."""
+    """The names of the broker settings for an internal topic; `configs` maps a setting of the topic to its broker
+    setting."""
 
     partitions: str
     replication_factor: str
@@ -31,7 +32,7 @@ class InternalTopic(NamedTuple):
     fixed_configs: Mapping[str, str]
 
     def overrides(self, config: BrokerConfig) -> dict[str, str]:
-        """The topic's own settings."""
+        """Return the topic's own settings."""
         return {**self.fixed_configs, **{name: config.text(setting) for name, setting in self.configs.items()}}
 
 

@@ -1,6 +1,6 @@
-"""The periodic election of preferred leaders, as `auto.leader.rebalance.enable` asks for.
+"""The periodic election of preferred leaders, unless `auto.leader.rebalance.enable` is false.
 
-Owns when the controller does it. Leaves the choice of partitions to the controller's `balance_leaders`.
+Owns the interval of the elections. Leaves the choice of partitions to the controller's `balance_leaders`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from odradek_controller.store import NotControllerError
 
 
 class LeaderBalancer:
-    """Call a controller's `balance_leaders` every `leader.imbalance.check.interval.seconds`."""
+    """Calls a controller's `balance_leaders` every `leader.imbalance.check.interval.seconds`."""
 
     def __init__(self, config: BrokerConfig, timers: Timers, log: Logger) -> None:
         self._enabled = config.boolean("auto.leader.rebalance.enable")

@@ -1,6 +1,6 @@
-"""Producer ids, one by one from blocks that the controller allocates (Kafka's RPCProducerIdManager).
+"""Producer ids, taken one by one from blocks that the controller allocates (Kafka's RPCProducerIdManager).
 
-Owns the present block. Requests that find the block used up share one allocation.
+Owns the current block. Requests that find the block used up share one allocation.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class NoProducerIdsError(Exception):
-    """The controller allocates no block: there is no controller, or it has not registered this broker yet."""
+    """The controller cannot allocate a block: there is no controller, or it has not registered this broker yet."""
 
 
 class Block(NamedTuple):

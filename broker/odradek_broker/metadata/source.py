@@ -1,7 +1,7 @@
 """The metadata source: where a broker gets the metadata of its cluster from, as an ordered sequence of deltas.
 
-One implementation for each home of the metadata: the embedded controller (`odradek_controller.controller.Controller`)
-and ZooKeeper (`zookeeper.metadata_source`). A KRaft quorum's metadata log would be a third.
+One implementation for each kind of cluster: with the embedded controller (`metadata.embedded_source`) and over
+ZooKeeper (`zookeeper.metadata_source`). A KRaft quorum's metadata log would be a third.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class MetadataSource(Protocol):
 
     @property
     def emulation(self) -> Emulation:
-        """The release whose behaviour the cluster shows."""
+        """The release of Kafka that the cluster emulates."""
         ...
 
     @property
@@ -42,13 +42,13 @@ class MetadataSource(Protocol):
     def refuses_expired(self) -> bool:
         """Whether a change with a `timeout_ms` of 0 or less is refused with REQUEST_TIMED_OUT, as by QuorumController.
 
-        Over ZooKeeper the change is made and answered with that error, as ZkAdminManager does.
+        Over ZooKeeper, as with ZkAdminManager, the change is made and the response has that error.
         """
         ...
 
     @property
     def unserved_apis(self) -> Collection[int]:
-        """The keys of APIs that this home of the metadata cannot serve."""
+        """The keys of the APIs that this kind of cluster cannot serve."""
         ...
 
     @property

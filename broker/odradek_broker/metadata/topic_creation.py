@@ -25,8 +25,8 @@ class TopicCreator(BrokerState, Protocol):
 
 
 async def create_missing(state: TopicCreator, names: Iterable[str]) -> dict[str, ErrorCode]:
-    """Create the topics that do not exist; return the error of each, NONE if it exists now. The reason why an internal
-    topic cannot be created is logged, because clients get only COORDINATOR_NOT_AVAILABLE."""
+    """Create those of the topics that do not exist; return the error of each, NONE if it exists now. Log the reason why
+    an internal topic cannot be created, because clients get only COORDINATOR_NOT_AVAILABLE."""
     errors: dict[str, ErrorCode] = {}
     wanted = []
     for name in names:

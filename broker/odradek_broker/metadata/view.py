@@ -38,8 +38,8 @@ def brokers_on(image: ClusterImage, listener: str, *, fenced: bool = False) -> l
 
 
 def controller_shown(image: ClusterImage) -> int:
-    """Return the controller id for clients: in ZooKeeper mode the controller's, otherwise any live broker's, as in
-    KRaft, because brokers forward requests to the controller."""
+    """Return the controller id for clients: in ZooKeeper mode the controller's, otherwise the id of a live broker, as
+    in KRaft, because brokers forward requests to the controller."""
     if image.controller_id is not None:
         return image.controller_id if image.controller_id in image.brokers else -1
     return next((broker.id for broker in image.live_brokers()), -1)
