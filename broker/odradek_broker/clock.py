@@ -37,11 +37,11 @@ class Clock:
         return self._monotonic_ns() // NANOSECONDS_PER_MS + self._timeouts_ahead_ms
 
     def advance_wall(self, delta_ms: int) -> None:
-        """Move the clock of records and retention; a negative delta moves it back."""
+        """Move the wall clock (records, retention); a negative delta moves it back."""
         self._wall_ahead_ms += delta_ms
 
     def restore_wall(self) -> None:
-        """Set the clock of records and retention to the real time."""
+        """Set the wall clock to the real time."""
         self._wall_ahead_ms = 0
 
     def advance_timeouts(self, delta_ms: int) -> None:

@@ -16,8 +16,8 @@ from odradek_controller.configs.table import Release
 from odradek_controller.image import ClusterImage
 from odradek_log.log_config import LogConfig
 
-# The differences from Kafka: the first member of a group does not wait for others, and one broker can have the
-# internal topics.
+# Differences from Kafka's defaults: the first member of a group does not wait for others, and a cluster of one broker
+# can have the internal topics.
 OUR_DEFAULTS: Mapping[str, str] = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
@@ -43,9 +43,9 @@ OUR_SETTINGS: Mapping[str, tuple[str, ...]] = {
     EMULATE: ("union", "3.9", "4.0", "4.3"),
     SYNC: ("true", "false", "always"),
 }
-"""Settings that Kafka does not have, with their valid values, the default first. `strict` checks every record on
-append, as Kafka does; `odradek.sync=false` never syncs, for data of tests, and with `always` every acknowledgement
-waits for a sync."""
+"""Settings that Kafka does not have, with their valid values, the default first. With `odradek.validation=strict` a
+broker checks every record on append, as Kafka does. With `odradek.sync=false` it never syncs, for data of tests; with
+`always` every acknowledgement waits for a sync."""
 
 
 RACK_AWARE_SELECTOR = "RackAwareReplicaSelector"
@@ -62,7 +62,7 @@ def _node_id(static: Mapping[str, str]) -> int:
 
 
 class BrokerConfig:
-    """Values of the hot path are attributes; `text`, `integer` and the others return any value by its Kafka name."""
+    """Values that hot paths read are attributes; `text`, `integer` and others return any value by its Kafka name."""
 
     __slots__ = (
         "_cache",

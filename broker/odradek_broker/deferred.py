@@ -40,7 +40,7 @@ class Deferred(Generic[T]):
             self._deliver()
 
     def cancel(self) -> None:
-        """Give up the response: the listener is not called, `on_cancel` is, so that the operation leaves its queues."""
+        """Give up the response: call `on_cancel`, so that the operation leaves its queues, and not the listener."""
         if not self.done:
             self.done = True
             self.error = asyncio.CancelledError()
@@ -48,7 +48,7 @@ class Deferred(Generic[T]):
                 self.on_cancel()
 
     def when_done(self, listener: Callable[[Deferred[T]], None]) -> None:
-        """Call `listener` on completion, immediately if it is complete. One listener only."""
+        """Call `listener` on completion, or immediately if that was before. One listener only."""
         assert self._listener is None, "a deferred response has one reader"
         self._listener = listener
         if self.done:
@@ -79,10 +79,10 @@ class Deferred(Generic[T]):
         return mapped
 
     def then(self, step: Callable[[T], R | Deferred[R]]) -> Deferred[R]:
-        """Return a deferred response for the outcome of `step(value)`, which has effects of its own.
+        """Return a deferred response that completes with the result of `step(value)`, or as that result completes.
 
-        As `map`, except that `step` runs even if the client disconnects first: the cancellation is passed to the
-        deferred response that `step` returns, not to this one."""
+        As `map`, except that `step` may have effects and runs even if the client disconnects first: a cancellation is
+        passed to the deferred response that `step` returns, not to this one."""
         following: Deferred[R] = Deferred()
 
         def follow(done: Deferred[T]) -> None:

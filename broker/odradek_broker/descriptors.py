@@ -1,6 +1,7 @@
 """The file descriptors of the process: connections may take a part of them, the rest is for files.
 
-A broker that cannot open a file takes its log directory offline, so that a flood of connections would end it.
+Without this bound a flood of connections could take all log directories offline, because a broker that cannot open a
+file takes the directory offline.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ _KEPT_MAX = 64
 
 
 def descriptor_limit() -> int | None:
-    """The soft limit of the process (`ulimit -n`); None without one."""
+    """Return the soft limit of the process (`ulimit -n`); None without one."""
     try:
         import resource
     except ImportError:  # Windows
@@ -30,7 +31,7 @@ class DescriptorBound:
         self._end = None if limit is None else limit - min(limit // 4, _KEPT_MAX)
 
     def is_exceeded_by(self, transport: asyncio.Transport) -> bool:
-        """Whether the connection's descriptor is among those that are kept. The operating system gives the lowest free
-        number, so that all below it are in use."""
+        """Return whether the connection's descriptor is one of those kept for files. The operating system gives the
+        lowest free number, so that all below it are in use."""
         plain = transport.get_extra_info("socket")
         return self._end is not None and plain is not None and plain.fileno() >= self._end

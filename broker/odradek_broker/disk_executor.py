@@ -19,7 +19,7 @@ WORKERS = 2
 
 
 class DiskExecutor:
-    """The threads start with the first work. `later` is the deferred removal that logs are given."""
+    """The threads start with the first work. Logs call `later` to remove files after a delay."""
 
     def __init__(self, timers: Timers, log: Logger) -> None:
         self._timers = timers
@@ -35,7 +35,7 @@ class DiskExecutor:
         return self._stopped
 
     def later(self, delay_ms: int, callback: Callable[[], None]) -> None:
-        """Run the work on a worker thread after the delay."""
+        """Run the callback on a worker thread after the delay."""
 
         def due() -> None:
             self.run("delayed disk work", callback)
@@ -45,7 +45,7 @@ class DiskExecutor:
     def run(self, what: str, work: Callable[[], None]) -> asyncio.Future[None] | None:
         """Run the work on a worker thread; return its future, or None after `close`.
 
-        An exception is logged with `what`, unless the log that the work is about has logged it.
+        Logs an exception of the work; `what` is the name of the work in that line.
         """
         if self._stopped:
             return None
@@ -55,7 +55,7 @@ class DiskExecutor:
         return future
 
     async def finish(self, work: Callable[[], T]) -> T:
-        """Run the work on a worker thread, after `close` too, and return its result. Raises what the work raises."""
+        """Run the work on a worker thread, even after `close`, and return its result or raise its exception."""
         if self._stopped:
             return await asyncio.to_thread(work)
         return await self._loop.run_in_executor(self._threads(), work)

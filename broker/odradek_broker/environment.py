@@ -1,5 +1,5 @@
-"""The world around the brokers and the controller of a process: clock, disk, randomness, log, and the security that
-listeners and brokers have. Tests bring their own.
+"""The environment of the brokers and the controller of a process: clock, disk, randomness, log, and the security of
+listeners and brokers. Tests have one of their own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from odradek_log.directory import LogDirectory
 from odradek_log.disk import Disk, RealDisk
 
 OPEN_FILES = 512
-"""Log files that a log directory keeps open, if half of the process's file descriptors are as many."""
+"""The limit of log files that a log directory keeps open, or half of the process's file descriptors if that is less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,13 @@ class BrokerEnvironment:
         disk: Disk | None = None,
         randbytes: Callable[[int], bytes] = os.urandom,
     ) -> BrokerEnvironment:
-        """Return the real clock, disk, randomness and log, except for those that are given; without security."""
+        """Return an environment without security, with the real clock, disk, randomness and log unless others are
+        given."""
         synchronous = BrokerConfig(static).setting(SYNC) != "false"
         return cls(ShortLines(log or _standard_log()), clock or Clock(), disk or RealDisk(sync=synchronous), randbytes)
 
     def open_directory(self, path: os.PathLike[str], config: BrokerConfig, executor: DiskExecutor) -> LogDirectory:
-        """Open and lock a log directory. Raises LogDirectoryError if another process has it, or another program."""
+        """Open and lock a log directory. Raises LogDirectoryError if another process or program uses it."""
         return LogDirectory.open(
             os.fspath(path),
             wall_ms=self.clock.wall_ms,

@@ -1,11 +1,11 @@
-"""The memory that clients make the broker use: one budget per broker.
+"""The memory that the requests of clients use: one budget per broker.
 
 Owns the count of bytes in partly received requests and buffered responses, the check for room before a conversion, and
 the queues of connections that wait for memory. Owns the reused receive buffers, too: one that all connections share for
 requests that fit into one read, and a pool for large requests.
 
-Conversion and decompression run on the loop, one batch at a time; when the loop continues, their result is in a log or
-counts as a buffered response. That is why a conversion checks for room and does not take it.
+A conversion (or decompression) checks for room, but does not take it: it runs on the event loop, one batch at a time,
+and when the loop continues, its result is in a log or counts as a buffered response.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ POOLED_BUFFER_SIZE = 1024 * 1024 + 64 * 1024
 POOLED_BUFFERS_MAX = 8
 DEFAULT_BUDGET = 512 * 1024 * 1024
 CONVERSION = 8
-"""Bytes of room for each byte of records to decompress or convert: `compression` begins with a fourfold buffer and
-copies its content. A batch may take more, up to its expansion limit."""
+"""Bytes of room to require for each byte of records to decompress or convert: `compression` begins with a fourfold
+buffer and copies its content. A batch may use more, up to its expansion limit."""
 
 
 class MemoryExhausted(Exception):
-    """Raised by a handler without room for a conversion, before it has done anything: the request is handled again
+    """Raised by a handler that has no room for a conversion, before it has had any effect: the request is handled again
     later."""
 
     def __init__(self, size: int) -> None:
@@ -52,7 +52,7 @@ class MemoryBudget:
         self._serving = False
 
     def take(self, size: int) -> bool:
-        """Take `size` bytes; return False if there are too few or blocked requests come first."""
+        """Take `size` bytes; return False, and take none, if too few are left or a request is blocked."""
         if self.used and (self._blocked or self.used + size > self.limit):
             return False
         self.used += size
@@ -88,8 +88,7 @@ class MemoryBudget:
         self.blocked_bytes -= own
 
     def _serve(self) -> None:
-        """Call the callbacks that have room. A callback may return bytes itself: this loop sees that, without
-        recursion."""
+        """Call the callbacks that have room, also those that get room when a callback gives back bytes itself."""
         self._serving = True
         try:
             waiting = self._waiting

@@ -25,7 +25,7 @@ ProducerStateManager)."""
 
 
 class Metric(NamedTuple):
-    """One name with its values by labels."""
+    """A metric with its values by labels."""
 
     name: str
     kind: str
@@ -34,7 +34,7 @@ class Metric(NamedTuple):
 
 
 def render(metrics: Iterable[Metric]) -> str:
-    """Prometheus' text format, version 0.0.4."""
+    """Return the metrics in Prometheus' text format, version 0.0.4."""
     lines: list[str] = []
     for metric in metrics:
         lines.append(f"# HELP {metric.name} {metric.help}")
@@ -46,7 +46,7 @@ def render(metrics: Iterable[Metric]) -> str:
 
 
 def collect(broker: Broker, server: Server, cleaner: LogCleaner | None, loop_lag_s: float) -> Iterator[Metric]:
-    """Return every metric of a broker; the cleaner's once there is one."""
+    """Return every metric of a broker, with the log cleaner's if there is one."""
     yield from _requests(server)
     yield from _topics(broker)
     yield from _partitions(broker)

@@ -1,8 +1,9 @@
 """Delayed operations: fetches that wait for bytes, produces and coordinators that wait for the high watermark.
 
 Owns the watchers of each partition and the moment at which they are tried again. Leaves the condition to the operation
-(`attempt`) and time to `timers`. This is Kafka's DelayedOperationPurgatory without threads: a partition that changed
-marks its watchers, and each marked operation is tried once, after the request that changed the partition was answered.
+(`attempt`) and time to `timers`. This is Kafka's DelayedOperationPurgatory without threads: a partition that changes
+marks its watchers, and each marked operation is tried once, after the response to the request that changed the
+partition.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Waiter(Protocol):
 
 
 class Watchers:
-    """The operations that watch one partition, in the order of their arrival. The hot path asks only whether there are
+    """The operations that watch one partition, in the order of their arrival. Hot paths check only whether there are
     any."""
 
     __slots__ = ("operations",)
@@ -107,7 +108,7 @@ class Purgatory:
     ) -> Deferred[T]:
         """Try `attempt` after each change of a watched partition, until it returns a result or the timeout is over.
 
-        The caller has tried it once already: it is tried again at the first change."""
+        The caller has already tried it once; the first attempt here follows the next change."""
         operation = DelayedOperation(self._waiting, list(watched), attempt, on_expiration)
         self._waiting[operation] = None
         for watchers in operation.watched:

@@ -121,7 +121,7 @@ class Timers:
             self._arm(heap[0].deadline_ms)
 
     def forgotten(self) -> None:
-        """A handle was cancelled: rebuild the heap if most of its handles are."""
+        """Count a cancelled handle; rebuild the heap if most of its handles are cancelled."""
         self._cancelled += 1
         if self._cancelled > 64 and self._cancelled * 2 > len(self._heap):
             # In place: `fire_due` may be iterating.
