@@ -1,6 +1,6 @@
 """AddOffsetsToTxn (key 25): add the offsets of a group to the open transaction (KIP-98).
 
-Versions: 0-4; from v4 on clients of transaction version 2 skip it, since TxnOffsetCommit adds the partition (KIP-890).
+Versions: 0-4; from v4 on clients of transaction version 2 skip it: TxnOffsetCommit adds the partition (KIP-890).
 Behaviour: the partition of `__consumer_offsets` that stores the group's offsets is added to the transaction.
 Differences from Kafka: the response waits for the completion of a previous transaction, as in `add_partitions_to_txn`.
 """

@@ -1,6 +1,6 @@
 """The description of one API: its messages, its handler, its limits.
 
-Every module under `apis/` ends with one `API = Api(...)`; `apis/table.py` lists them, with their versions. Dispatch and
+The module of each API ends with `API = Api(...)`; `apis/table.py` lists them, with their versions. Dispatch and
 ApiVersions read these objects and nothing else. The compatibility page quotes the differences in a module's docstring.
 """
 

@@ -2,7 +2,7 @@
 
 Versions: v1 has synonyms and the source of a value (KIP-226), v3 types and documentation (KIP-569), v4 is flexible.
 Behaviour: `configs.effective` of the controller decides which layer a value comes from.
-Differences from Kafka: `documentation` is always null; broker loggers have no levels.
+Differences from Kafka: `documentation` is always null; a broker-logger resource has no entries.
 """
 
 from __future__ import annotations

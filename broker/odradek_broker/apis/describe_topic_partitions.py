@@ -2,7 +2,7 @@
 
 Versions: only v0.
 Behaviour: at most `max.request.partition.size.limit` partitions; `next_cursor` is where the next page begins. Eligible
-leader replicas are empty lists, never null, because Java's admin client as Spark uses it fails on null.
+leader replicas are empty lists, never null, because the Java admin client in Spark fails on null.
 Differences from Kafka: none.
 """
 
