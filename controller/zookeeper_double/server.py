@@ -310,7 +310,9 @@ class DoubleZooKeeper:
         self._timers = timers
         self._session = Session()
         self._resumes = 0
+        """The id of the session that the next connection continues; 0 for a new session."""
         self._silence: Timer | None = None
+        """Closes a connection that gets no response."""
         self._closed: asyncio.Future[None] | None = None
         self._data_watches: dict[str, list[Watch]] = {}
         self._child_watches: dict[str, list[Watch]] = {}

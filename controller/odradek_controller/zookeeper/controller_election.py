@@ -67,6 +67,7 @@ class ControllerCandidate:
         self._reporter = reporter
         self._term: ControllerTerm | None = None
         self._leaving: ControllerTerm | None = None
+        """The term that this broker resigned from, until its `/controller` is deleted."""
         self._controller_id: int | None = None
         self._wake = asyncio.Event()
         self._pause_ms = 0

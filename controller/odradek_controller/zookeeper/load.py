@@ -76,6 +76,8 @@ class ZnodeCache:
 
 
 class LoadedCluster(NamedTuple):
+    """The result of `load`."""
+
     image: ClusterImage
     znode_cache: ZnodeCache
     without_id: Mapping[str, TopicZnode]
@@ -158,12 +160,16 @@ async def _read_listed_broker(zk: ZooKeeper, name: str) -> BrokerRegistration | 
 
 
 class FoundTopic(NamedTuple):
+    """A topic's znode, with its version."""
+
     name: str
     node: TopicZnode
     version: int
 
 
 class FoundState(NamedTuple):
+    """The znode of a partition's state, with its version, which is the partition epoch."""
+
     state: PartitionState
     version: int
     written: int = 0

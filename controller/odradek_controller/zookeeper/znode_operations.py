@@ -56,8 +56,11 @@ class ZnodeOperations:
     """The broker that gets the allocated block of producer ids, if there is one."""
     ops: list[Op] = field(default_factory=list)
     topics: dict[str, int | None] = field(default_factory=dict)
+    """Topic name to the new version of its znode; None for a deleted topic."""
     configs: dict[str, dict[str, str] | None] = field(default_factory=dict)
+    """Entity path to the new configuration; None for a deleted znode."""
     producer_ids: bool = False
+    """Whether the operations allocate a block of producer ids."""
 
     def add(self, delta: MetadataDelta) -> None:
         """Add the operations for the delta. Raises RefusedRecordError."""

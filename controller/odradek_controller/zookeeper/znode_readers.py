@@ -111,7 +111,9 @@ class ZnodeReaders:
         self._config_changes_seen: dict[str, int] = {}
         self._reassigning: dict[TopicPartition, Replicas] = {}
         self._elected: tuple[bytes, int] | None = None
+        """The data and the version of the election request to delete in the next run."""
         self._delayed: set[str] = set()
+        """Topics whose deletion waits for a reassignment."""
         self.table: Mapping[str, Reader] = {
             paths.BROKER_IDS: self._brokers,
             paths.TOPICS: self._topics,
