@@ -1,9 +1,9 @@
 """A bank whose accounts are records: the content of a transfer, and the rules for its statements.
 
-A transfer takes from one account and gives to another, and writes both new balances in one transaction; its number is
-one more than that of the last one its producer knows of. So the transfers of a bank in the order of their numbers are
-its consistent points, in whatever order a reader meets the partitions, and two producers that went on from the same
-point betray themselves by a number that is there twice.
+A transfer moves an amount from one account to another and writes both new balances in one transaction. Its number is
+one more than the number of the last transfer that its producer has read. So the balances are consistent after each
+transfer in the order of the numbers, whichever partition a reader reads first. If two producers continue from the same
+transfer, the same number occurs twice.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ TOTAL = ACCOUNTS * OPENING_BALANCE
 
 
 class Statement(NamedTuple):
-    """That an account has so much after a transfer, as one attempt at it says: the value of a record."""
+    """The value of a record: the balance of an account after a transfer, as one attempt at the transfer writes it."""
 
     bank: str
     transfer: int
     """Counts up from 0, which opens all accounts."""
     attempt: str
     accounts: tuple[int, ...]
-    """All that the transfer is about."""
+    """All accounts of the transfer."""
     account: int
     balance: int
 
@@ -36,7 +36,7 @@ class Statement(NamedTuple):
 
     @classmethod
     def parse(cls, value: str) -> Self | None:
-        """None for a value that says nothing of an account."""
+        """Return the statement, or None for a value that has none, such as a barrier."""
         if value.count(" ") != len(cls._fields) - 1:
             return None
         bank, transfer, attempt, accounts, account, balance = value.split()
@@ -44,20 +44,20 @@ class Statement(NamedTuple):
 
 
 def barrier(bank: str, attempt: str, partition: int) -> str:
-    """A value that says nothing: who has read it has read all that its producer's predecessors wrote there."""
+    """Return a value without a statement: a consumer that has read it has read all earlier producers' records."""
     return f"{bank} {attempt} {partition}"
 
 
 @dataclass
 class Ledger:
-    """Where a bank stands, as far as its statements have been read."""
+    """The balances of a bank according to the statements read so far."""
 
     transfer: int = -1
     balances: dict[int, int] = field(default_factory=dict)
     _as_of: dict[int, int] = field(default_factory=dict)
 
     def read(self, statement: Statement) -> None:
-        """Statements of one account come in order, those of two in any."""
+        """Add a statement. The statements of one account arrive in order, those of different accounts in any order."""
         self.transfer = max(self.transfer, statement.transfer)
         if statement.transfer >= self._as_of.get(statement.account, -1):
             self._as_of[statement.account] = statement.transfer
@@ -77,8 +77,8 @@ class Ledger:
 
 
 def wrong_sums(statements: Iterable[Statement], *, to_the_end: bool) -> list[str]:
-    """Of each bank's transfers, in order: they are one attempt's, and after each the sum is what it was. Who has read
-    `to_the_end` has all of them; who has not, is asked about those before the first that he has not read as a whole."""
+    """Check that each transfer comes from one attempt and keeps the bank's total. A reader that has read `to_the_end`
+    must have all transfers; for another reader, the check stops before the first transfer that it has in part only."""
     banks: dict[str, dict[int, list[Statement]]] = defaultdict(lambda: defaultdict(list))
     for each in statements:
         banks[each.bank][each.transfer].append(each)
@@ -102,6 +102,6 @@ def _wrong(bank: str, transfers: Mapping[int, list[Statement]], to_the_end: bool
 
 
 def _whole(told: list[Statement]) -> bool:
-    """Whether every attempt that there is of a transfer speaks of all its accounts."""
+    """Return whether every attempt at a transfer has a statement for each of its accounts."""
     spoken = {(each.attempt, each.account) for each in told}
     return bool(told) and all((each.attempt, account) in spoken for each in told for account in each.accounts)

@@ -1,8 +1,8 @@
 """The rules for a history under any faults: pure functions that return the violations.
 
-A record that was acknowledged (acks=all) is there at the end, once, at its offset; whoever asks later is told of it;
-nothing that anybody was told goes back. Records are strings; those of an idempotent producer end with a number that
-counts up per producer: `name:12`.
+The final log contains every acknowledged record (acks=all) once, at its offset. Later responses to clients include it,
+and offsets that a client has received never go back. Records are strings; those of an idempotent producer end with a
+number that counts up per producer: `name:12`.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def nothing_comes_from_nowhere(history: History) -> list[str]:
 
 
 def consumers_miss_nothing(history: History) -> list[str]:
-    """A consumer gets offset after offset: it neither skips nor goes back. A group's member begins anew with every
-    generation."""
+    """A consumer reads consecutive offsets: it neither skips nor goes back. A group's member may start from another
+    offset in each generation."""
     positions: dict[tuple[str, int, Place], int] = {}
     broken = []
     for each in _ok(history, What.READ):
@@ -101,8 +101,8 @@ def consumers_miss_nothing(history: History) -> list[str]:
 
 
 def consumers_read_on_from_where_they_begin(history: History) -> list[str]:
-    """The first record that a consumer by assignment gets is that at which it begins, and it gets every one that was
-    acknowledged."""
+    """A consumer with assigned partitions first reads the record at its start offset, and then every acknowledged
+    one."""
     begins = {(each.process, each.place): each.offset for each in _ok(history, What.BEGIN)}
     first: dict[tuple[str, Place], int] = {}
     got: dict[tuple[str, Place], set[str]] = defaultdict(set)
@@ -126,7 +126,7 @@ def consumers_read_on_from_where_they_begin(history: History) -> list[str]:
 
 
 def idempotent_producers_stay_in_order(history: History) -> list[str]:
-    """In the final log their numbers go up; one that is there twice is told by `nothing_is_there_twice`."""
+    """In the final log the numbers of each idempotent producer ascend; `nothing_is_there_twice` finds duplicates."""
     idempotent = {value for each in history if each.idempotent for value in each.values}
     broken = []
     for place, log in _final_logs(history).items():
@@ -154,7 +154,7 @@ def nothing_is_there_twice(history: History) -> list[str]:
 
 
 class _Floors:
-    """Per place, the largest offset that somebody had been told of by a moment."""
+    """Per place, the largest offset that any client had received before a moment."""
 
     def __init__(self, told: Iterable[tuple[Place, float, int]]) -> None:
         by_place: dict[Place, list[tuple[float, int]]] = defaultdict(list)
@@ -172,25 +172,25 @@ class _Floors:
 
 
 class _CutOff:
-    """Leaders that were cut off and had not heard that another leads: they answer as things stood when that one was
-    elected (`reigns`)."""
+    """Deposed leaders that are cut off and do not yet know of the new leader: their responses may be as old as its
+    election (`reigns`)."""
 
     def __init__(self, history: History) -> None:
         self._spans: dict[Place, list[Operation]] = defaultdict(list)
         for each in _ok(history, What.DEPOSED):
             for partition in each.partitions:
-                # Which of its partitions a group is in, clients are not told.
+                # Clients do not know which partition of the internal topic a group belongs to.
                 self._spans[each.topic, -1 if each.topic == OFFSETS else partition].append(each)
 
     def asked_as_of(self, question: Operation, place: Place) -> float:
-        """When the one was up to date at the latest who answered."""
+        """Return the moment up to which the response must be current: the request's, or an earlier election's."""
         spans = self._spans.get(place, ())
         since = [cut.begin for cut in spans if cut.begin < question.end and question.begin < cut.end]
         return min([question.begin, *since])
 
 
 def _told_too_little(history: History, floors: _Floors, what: str) -> list[str]:
-    """Answers about the end of a partition that are below what had been told before they were asked for."""
+    """Find responses with an end offset below one that was known before the request began."""
     cut_off = _CutOff(history)
     return [
         f"{each.process} received end {each.offset} of {_name(each.place)} at {each.end:.3f}; "
@@ -201,7 +201,7 @@ def _told_too_little(history: History, floors: _Floors, what: str) -> list[str]:
 
 
 def no_read_is_stale(history: History) -> list[str]:
-    """Who asks for the end after an acknowledgement is told of one beyond it; who reads to the end gets that far."""
+    """After an acknowledgement, a client that requests the end offset or reads to the end gets past that record."""
     acknowledged = (
         (each.place, each.end, each.offset + len(each.values))
         for each in _ok(history, What.PRODUCE)
@@ -217,7 +217,7 @@ def _seen(history: Iterable[Operation]) -> Iterator[tuple[Place, float, int]]:
 
 
 def ends_do_not_go_back(history: History) -> list[str]:
-    """No latest offset is below one that any client was told before, or below what it had read."""
+    """No latest offset is below one that any client received before, or below a record that any client read."""
     return _told_too_little(history, _Floors(_seen(history)), "seen")
 
 
@@ -238,7 +238,7 @@ def no_client_sees_an_end_go_back(history: History) -> list[str]:
 
 
 def a_partition_has_one_owner(history: History) -> list[str]:
-    """Per group and generation."""
+    """Within a generation of a group, no partition has two owners."""
     owners: dict[tuple[str, int, Place], str] = {}
     broken = []
     for each in _ok(history, What.OWNS):
@@ -253,8 +253,8 @@ def a_partition_has_one_owner(history: History) -> list[str]:
 
 
 def committed_offsets_do_not_go_back(history: History) -> list[str]:
-    """OffsetFetch answers no less than what had been committed, or told, before it was asked; unless a commit whose
-    answer never came may have written that."""
+    """OffsetFetch returns no offset below one that was committed or returned before the request, unless a commit
+    without a response may have written it."""
     places = {(each.group, each.place) for each in history if each.what in (What.COMMIT, What.COMMITTED)}
     cut_off, broken = _CutOff(history), []
     for group, place in sorted(places):
@@ -300,7 +300,7 @@ def last_owners(history: History, group: str) -> dict[str, tuple[int, ...]]:
 
 
 def acknowledged_by_another(history: History, place: Place, leader: int, since: float) -> float | None:
-    """When a record was first acknowledged that was sent after `since`, and not to `leader`; None if none was."""
+    """Return when the first record sent after `since` to another broker than `leader` was acknowledged, or None."""
     ends = [
         each.end
         for each in _ok(history, What.PRODUCE)
@@ -328,5 +328,5 @@ CHECKS: tuple[Check, ...] = (
 
 
 def broken_rules(history: History) -> list[str]:
-    """All that does not hold, each with its rule's name."""
+    """Return all violations, each with its rule's name."""
     return [f"{check.__name__}: {each}" for check in CHECKS for each in check(history)]

@@ -2,8 +2,9 @@
 
     python -m compat_tests.netns.clients KIND NAME FILE BOOTSTRAP TOPIC PARTITIONS [GROUP]
 
-One process each, so that none waits for another's interpreter; SIGTERM ends it in order: what is under way is waited
-for. Most are librdkafka's; `probe` is ours, since it must find a new leader faster than others look for one.
+Each client is a process, so that none waits for another's interpreter. On SIGTERM it completes its pending requests and
+ends. Most clients use librdkafka; `probe` uses Odradek's client, because it must find a new leader faster than
+librdkafka looks for one.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _MEMBERS = 10
 _PROBE_PAUSE_S = 0.05
 _FAILED_PROBE_PAUSE_S = 0.01
 _TAIL = 20
-# What says that a commit was refused, not that its answer was lost.
+# Errors with which the broker refuses a commit; after others the commit may have taken effect.
 _REFUSED = {
     KafkaError.ILLEGAL_GENERATION,
     KafkaError.UNKNOWN_MEMBER_ID,
@@ -61,14 +62,14 @@ _REFUSED = {
 
 
 class _Sent:
-    """What became of the records of an idempotent producer; those that nobody has answered for, at the end."""
+    """Records the outcome of each record of an idempotent producer; at the end also the records without a response."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
         self._begins: dict[str, float] = {}
 
     def next(self) -> Iterator[tuple[str, int]]:
-        """Some hundred values a second, with their partitions, until the job ends."""
+        """Yield some hundred values a second, with their partitions, until the job ends."""
         for number in count():
             if self._job.stopping.wait(0.005):
                 return
@@ -77,7 +78,7 @@ class _Sent:
             yield value, number % self._job.partitions
 
     def answered(self, value: str, offset: int | None, error: object) -> None:
-        """`offset` may be unknown, even without an error."""
+        """Record the outcome of a value. `offset` may be unknown, even without an error."""
         begin = self._begins.pop(value)
         partition = int(value.rpartition(":")[2]) % self._job.partitions
         self._job.recorder.write(
@@ -102,7 +103,7 @@ class _Sent:
 
 
 def produce(job: Job) -> None:
-    """librdkafka's idempotent producer; what fails is not tried again."""
+    """Produce with librdkafka's idempotent producer; a record that fails is not sent again."""
     producer = Producer(
         {
             **COMMON,
@@ -127,7 +128,7 @@ def produce(job: Job) -> None:
 
 
 def produce_kafka_python(job: Job) -> None:
-    """kafka-python's."""
+    """Produce with kafka-python's idempotent producer."""
     producer = KafkaProducer(
         bootstrap_servers=job.servers.split(","),
         enable_idempotence=True,
@@ -148,7 +149,7 @@ def produce_kafka_python(job: Job) -> None:
 
 
 def probe(job: Job) -> None:
-    """For each partition, one plain record after another, each by whoever Metadata names as the leader."""
+    """Write one record after another to each partition, each to the leader that a new Metadata response names."""
     servers = job.servers.split(",")
 
     def one(partition: int) -> None:
@@ -184,7 +185,7 @@ def probe(job: Job) -> None:
 
 
 def _write_read(job: Job, process: str, begin: float, messages: Iterable[Message], generation: int = -1) -> None:
-    """One operation for each run of records without a gap."""
+    """Record one operation for each run of records without a gap."""
     now = time.monotonic()
     runs: list[tuple[int, int, list[str]]] = []
     for message in sorted(messages, key=partition_of):
@@ -203,7 +204,7 @@ def _write_read(job: Job, process: str, begin: float, messages: Iterable[Message
 
 
 def read(job: Job) -> None:
-    """A consumer by assignment, from the beginning on."""
+    """Read assigned partitions from the beginning on."""
     consumer = consumer_for(job)
     consumer.assign([TopicPartition(job.topic, each.partition, OFFSET_BEGINNING) for each in job.places])
     now = time.monotonic()
@@ -226,7 +227,7 @@ def read(job: Job) -> None:
 
 
 def watch(job: Job) -> None:
-    """Asks for the latest offsets, and of a group for the committed ones."""
+    """Request the latest offsets, and a group's committed offsets."""
     consumer = consumer_for(job)
 
     def ask(what: What, place: TopicPartition, answer: Callable[[], int]) -> None:
@@ -260,7 +261,7 @@ def _committed(consumer: Consumer, place: TopicPartition) -> int:
 
 
 def begin_anew(job: Job) -> None:
-    """One new consumer after another; each reads the last records of a partition until there is no more."""
+    """Start one new consumer after another; each reads the last records of a partition up to its end."""
     for number in count():
         if job.stopping.is_set():
             return
@@ -289,17 +290,17 @@ def begin_anew(job: Job) -> None:
 
 
 def join(job: Job) -> None:
-    """Ten members of a group."""
+    """Run ten members of a group."""
     _at_once([lambda member=member: _member(job, member) for member in members_of(job.name)])  # type: ignore[misc]
 
 
 def members_of(process: str) -> list[str]:
-    """The names of those that `join` makes."""
+    """Return the names of the members that `join` runs."""
     return [f"{process}.{number}" for number in range(_MEMBERS)]
 
 
 def _member(job: Job, name: str) -> None:
-    """Reads before it commits, so that no unread record is committed."""
+    """Run a member. It records what it has read before it commits, so that no unread record is committed."""
     time.sleep(random.uniform(0, 0.2))
     generation = -1
 
@@ -369,7 +370,7 @@ def _outcome(error: KafkaError | None) -> Outcome:
 
 
 def _generation(consumer: Consumer) -> int:
-    """librdkafka writes down a group's metadata as this mark, the generation, and more."""
+    """Return the generation. librdkafka's group metadata begin with this mark, followed by the generation."""
     mark, metadata = b"CGMDv2:", bytes(consumer.consumer_group_metadata())
     assert metadata.startswith(mark)
     return int.from_bytes(metadata[len(mark) : len(mark) + 4], sys.byteorder, signed=True)
@@ -398,8 +399,8 @@ KINDS: dict[str, Callable[[Job], None]] = {
 
 
 def _end(stopping: threading.Event) -> None:
-    """SIGTERM ends a job. What librdkafka does when a client is thrown away may have no end (its issues 1640 and 3470):
-    everything is written down by then, and the process ends all the same, and says where it stood."""
+    """End the job on SIGTERM. librdkafka may hang when it destroys a client (its issues 1640 and 3470). The history is
+    complete by then, so the process prints its stacks and ends all the same."""
     signal.sigwait([signal.SIGTERM])
     stopping.set()
     time.sleep(_END_S)
@@ -410,7 +411,7 @@ def _end(stopping: threading.Event) -> None:
 def main() -> None:
     kind, name, file, servers, topic, partitions, *group = sys.argv[1:]
     stopping = threading.Event()
-    # For all threads: one that hangs in a library would never come to a handler.
+    # Blocked in all threads: a thread that hangs in a library would never run a handler.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     threading.Thread(target=_end, args=(stopping,), daemon=True).start()
     job = Job(name, servers, topic, int(partitions), "".join(group), Recorder(Path(file)), stopping)

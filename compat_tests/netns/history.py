@@ -1,7 +1,7 @@
 """The requests and responses of clients: operations, one line of JSON each, in a file per process.
 
 The times are of the machine's monotonic clock, in seconds, so that operations of different processes can be compared:
-what ended before another began happened before it.
+an operation that ended before another began happened before it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ OFFSETS = "__consumer_offsets"
 
 
 def target_of(source: str) -> str:
-    """The topic that records of this one are passed on to, in transactions."""
+    """Return the topic to which clients copy the records of this one, in transactions."""
     return f"{source}-passed-on"
 
 
 def passed_on(value: str, attempt: str) -> str:
-    """What stands there for a value, as one attempt at it says."""
+    """Return the copy of a value, which names the attempt that wrote it."""
     return f"{value} {attempt}"
 
 
@@ -32,42 +32,42 @@ def source_of(value: str) -> str:
 
 class What(StrEnum):
     PRODUCE = "produce"
-    """`values`, the first of which got `offset`, if that is known; acks=all."""
+    """A producer sent `values` with acks=all; the first got `offset`, if that is known."""
     BEGIN = "begin"
-    """A consumer by assignment is to read from `offset` on, and on."""
+    """A consumer with assigned partitions starts to read at `offset`."""
     READ = "read"
-    """A consumer got `values`, the first of them from `offset`."""
+    """A consumer received `values`, the first of them from `offset`."""
     LATEST = "latest"
-    """ListOffsets answered that the next record will be at `offset`."""
+    """ListOffsets returned `offset` as the offset of the next record."""
     END = "end"
-    """A consumer that began when this operation did read until there was no more: `offset` would be the next."""
+    """A consumer that started with this operation read to the end of the partition; `offset` is the next one."""
     OWNS = "owns"
-    """A member of a group was told its `partitions`."""
+    """A member of a group received its assignment, `partitions`."""
     COMMIT = "commit"
     COMMITTED = "committed"
-    """OffsetFetch answered `offset`; -1 for none."""
+    """OffsetFetch returned `offset`; -1 for none."""
     FINAL = "final"
-    """The log when everything had come to rest: `values` from `offset` on."""
+    """The log after all clients have ended: `values` from `offset` on."""
     TRANSACTION = "transaction"
-    """`values` were written in one transaction, into any partitions of `topic`; one that passed on what `group` read
-    from another topic has a group."""
+    """A producer wrote `values` in one transaction, into any partitions of `topic`. `group` is set if the transaction
+    copied records that the group read from another topic."""
     READ_COMMITTED = "read-committed"
-    """A consumer of committed records, who began at the beginning, got `values`; there may be others between them."""
+    """A read_committed consumer that started at offset 0 received `values`; their offsets may have gaps."""
     COMMITTED_LOG = "committed-log"
-    """The committed `values` of a partition when everything had come to rest."""
+    """The committed `values` of a partition after all clients have ended."""
     FAULT = "fault"
-    """What `note` says was so, with broker `leader` or everywhere, from `begin` to `end`; for whoever reads this."""
+    """The fault `note` affected broker `leader` from `begin` to `end`. No check uses it, except the time of a kill."""
     DEPOSED = "deposed"
-    """Another was made the leader of `partitions` at `begin`; broker `leader`, who had led them, may not have known
-    until `end`."""
+    """The controller elected another leader of `partitions` at `begin`; their former leader, broker `leader`, may not
+    have known it until `end`."""
 
 
 class Outcome(StrEnum):
     OK = "ok"
     FAIL = "fail"
-    """It has had no effect, and never will."""
+    """The operation has no effect, now or later."""
     INFO = "info"
-    """Nobody knows."""
+    """The operation may have taken effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Operation:
     offset: int = -1
     values: tuple[str, ...] = ()
     leader: int = -1
-    """The broker that a record was sent to, where the client says so."""
+    """The broker that a record was sent to, if the client reports it."""
     idempotent: bool = False
     group: str = ""
     generation: int = -1
@@ -98,7 +98,7 @@ _DEFAULTS = {field.name: field.default for field in fields(Operation)}
 
 
 class Recorder:
-    """Appends to a file, a line at a time, so that a process may be killed; any thread may write."""
+    """Appends operations to a file, a line each, so that the history survives kill -9. Any thread may write."""
 
     def __init__(self, file: Path) -> None:
         self._file = file.open("a", buffering=1)
@@ -112,7 +112,7 @@ class Recorder:
 
 
 class Histories:
-    """Reads the files of a folder, and on as they grow. A line that a killed process has not finished is left out."""
+    """Reads the files of a folder as they grow, without the unfinished last line of a killed process."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -120,7 +120,7 @@ class Histories:
         self._found: list[Operation] = []
 
     def read(self) -> list[Operation]:
-        """All operations, by their ends."""
+        """Return all operations, ordered by their ends."""
         for file in self._directory.glob("*.jsonl"):
             with file.open("rb") as data:
                 data.seek(self._positions.get(file, 0))

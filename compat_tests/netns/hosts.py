@@ -1,7 +1,7 @@
 """Hosts: network namespaces, one address each, joined by a wire whose links can be cut, slowed and made to lose.
 
-Owns the namespaces (`odradek-PID-N`, so that what a dead test left behind is known and swept) and the wire's process.
-Run as a program, it ends with the reason why this machine can have no hosts, if there is one.
+Owns the wire's process and the namespaces, which are named `odradek-PID-N` so that a later run can remove those of a
+killed test. Run as a program, it fails with the reason if this machine cannot have hosts.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _ROOT = Path(__file__).parents[2]
 
 
 class HostsError(Exception):
-    """This machine cannot do that, or the wire did not obey."""
+    """A command failed on this machine, or in the wire."""
 
 
 def missing() -> str | None:
-    """Why this machine can have no hosts, in a sentence; None if it can."""
+    """Return why this machine cannot have hosts, in a sentence, or None if it can."""
     if sys.platform != "linux":
         return "network namespaces are Linux's"
     if shutil.which("ip") is None:
@@ -52,7 +52,7 @@ def missing() -> str | None:
 
 
 class Hosts:
-    """As a context manager the hosts are there inside; what runs in them ends by its own doing."""
+    """A context manager: the hosts exist inside it. It does not end the processes that run in them."""
 
     def __init__(self, names: Iterable[str], *, seed: int = 0) -> None:
         self._seed = seed
@@ -80,7 +80,7 @@ class Hosts:
 
     @contextlib.contextmanager
     def on(self, name: str) -> Iterator[None]:
-        """This thread is on that host: sockets that it opens, threads and processes that it starts are there."""
+        """Move this thread to the host, and with it the sockets that it opens and the threads that it starts."""
         with open("/proc/thread-self/ns/net") as before, (_NAMESPACES / self._namespaces[name]).open() as there:
             _enter(there.fileno())
             try:
@@ -89,12 +89,12 @@ class Hosts:
                 _enter(before.fileno())
 
     def link(self, source: str, target: str, fate: Fate) -> None:
-        """How packets fare from one host to the other, from now on."""
+        """Set the treatment of packets from one host to the other."""
         cut, delay_ms, jitter_ms, loss = fate
         self._tell(f"link {self.addresses[source]} {self.addresses[target]} {int(cut)} {delay_ms} {jitter_ms} {loss}")
 
     def count(self, source: str, target: str) -> tuple[int, int]:
-        """Packets that were carried, and that were dropped, since the beginning."""
+        """Return the numbers of carried and dropped packets since the beginning."""
         carried, dropped = self._tell(f"count {self.addresses[source]} {self.addresses[target]}").split()
         return int(carried), int(dropped)
 
@@ -132,7 +132,7 @@ class Hosts:
 
 
 def _sweep() -> None:
-    """Remove what tests left behind that were killed."""
+    """Remove the namespaces of killed tests."""
     if not _NAMESPACES.is_dir():
         return
     for name in sorted(os.listdir(_NAMESPACES)):

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from compat_tests.netns.history import Recorder
 
-# librdkafka's ways, but for the time that it would wait for somebody who is gone.
+# librdkafka's defaults, but with shorter waits for a broker that is gone.
 COMMON: dict[str, Any] = {
     "log_level": 0,
     "reconnect.backoff.ms": 50,
@@ -19,7 +19,7 @@ COMMON: dict[str, Any] = {
     "retry.backoff.ms": 50,
 }
 
-# With this code a client's process ends that had written down all it knew and did not end by itself.
+# The exit code of a client's process whose history is complete, but which hung at its end.
 STUCK = 3
 
 

@@ -1,9 +1,9 @@
 """The leaders of each partition over time, from the controller's writes in ZooKeeper's transaction log.
 
-A leader that is cut off answers as things stood until it hears that another leads: clients that have not heard of the
-other either, and whoever asks for a group's committed offsets, since nobody can tell one coordinator from another.
-Kafka's do the same; none asks others before it answers. `deposed` says which broker may have answered so, for which
-partition, as of when and until when: this much is excused, and nothing else.
+A deposed leader that is cut off serves old offsets until it learns of the new leader: to clients that do not know the
+new leader either, and to requests for a group's committed offsets, because these carry no coordinator epoch. Kafka's
+leaders do the same: a leader does not consult other brokers before it responds. `deposed` returns which broker may have
+served old offsets of which partition, and when. The checks excuse these responses and no others.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import NamedTuple
 from compat_tests.netns.history import Place
 
 _HEARS_OF_IT_S = 5.0
-"""From a decision until it is known to a leader that stays in sync, on a busy machine: who hears nothing longer does
-not stay in sync, for it does not follow the new leader."""
+"""The longest time until a deposed leader that stays in the ISR learns of the new leader, on a busy machine. If it
+takes longer, the broker leaves the ISR, because it does not fetch from the new leader."""
 
 _STATE = re.compile(r".*/brokers/topics/([^/]+)/partitions/([0-9]+)/state")
 _FILE_HEADER = 16
@@ -40,7 +40,7 @@ class State(NamedTuple):
 
 
 class Span(NamedTuple):
-    """From `begin` on another broker leads; until `end` this one may not know."""
+    """The time after another broker's election during which `broker`, the former leader, may not know of it."""
 
     broker: int
     place: Place
@@ -49,7 +49,8 @@ class Span(NamedTuple):
 
 
 def states(directory: Path) -> list[State]:
-    """What became of all partitions, in order, from a ZooKeeper server's data directory; it may be running."""
+    """Read the states of all partitions, in order, from the data directory of a ZooKeeper server, which may be
+    running."""
     found: dict[int, list[State]] = {}
     for file in directory.glob("version-2/log.*"):
         for zxid, moment, kind, body in _transactions(file):
@@ -62,8 +63,9 @@ def states(directory: Path) -> list[State]:
 
 
 def deposed(states: Iterable[State], deaths: Iterable[tuple[int, float]], now: float) -> list[Span]:
-    """Each reign that ended while the leader lived; `deaths` are brokers and when they were dead. The span ends when
-    the broker is in sync again: it has followed another then; when it has died; or now."""
+    """Return a span for each leader that was deposed while it was alive. `deaths` are brokers and the times at which
+    they were dead. A span ends when the broker is back in the ISR (it then follows the new leader), when it dies, or
+    now."""
     died = defaultdict(list)
     for broker, moment in sorted(deaths, key=lambda death: death[1]):
         died[broker].append(moment)
@@ -85,7 +87,7 @@ def deposed(states: Iterable[State], deaths: Iterable[tuple[int, float]], now: f
 
 
 def _knows(broker: int, states: list[State]) -> float:
-    """When it is in sync again; the first state is that which deposes it."""
+    """Return when the broker knows of its successor; the first of `states` is the successor's election."""
     soon, out = states[0].moment + _HEARS_OF_IT_S, False
     for state in states:
         if not out and state.moment > soon:
@@ -97,7 +99,8 @@ def _knows(broker: int, states: list[State]) -> float:
 
 
 def _transactions(file: Path) -> Iterator[tuple[int, float, int, bytes]]:
-    """zxid, moment, type and body of each. Behind the last one are zeros, or the half of what is being written."""
+    """Yield zxid, moment, type and body of each transaction. After the last one the file has zeros or an incomplete
+    entry."""
     with file.open("rb") as log:
         log.seek(_FILE_HEADER)
         while len(head := log.read(_ENTRY.size)) == _ENTRY.size:
@@ -110,7 +113,7 @@ def _transactions(file: Path) -> Iterator[tuple[int, float, int, bytes]]:
 
 
 def _writes(kind: int, body: bytes) -> Iterator[tuple[str, bytes]]:
-    """Paths and their new contents; of a multi that failed, nothing."""
+    """Yield paths and their new contents; nothing for a multi that failed."""
     if kind in (_CREATE, _CREATE_2, _SET_DATA):
         path, position = _buffer(body, 0)
         data, _ = _buffer(body, position)
@@ -127,7 +130,7 @@ def _writes(kind: int, body: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _buffer(body: bytes, position: int) -> tuple[bytes, int]:
-    """And where it ends; null is empty."""
+    """Return the buffer's bytes (empty for null) and the position after it."""
     length = max(0, *_INT.unpack_from(body, position))
     begin = position + _INT.size
     return body[begin : begin + length], begin + length

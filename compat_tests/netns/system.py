@@ -1,6 +1,6 @@
 """The system under test: ZooKeeper and three brokers, each on a host of its own, and clients on another.
 
-Owns starting and ending them, and what can be done to a broker: each fault is undone when its block ends.
+Owns their start and end, and the faults. Each fault is a context manager that heals the fault at its exit.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def host(broker: int) -> str:
 
 
 class System:
-    """As a context manager everything runs inside, and this thread is on the clients' host."""
+    """A context manager: the servers run inside it, and the calling thread is on the clients' host."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self._directory = directory
@@ -102,7 +102,7 @@ class System:
 
     @contextlib.contextmanager
     def killed(self, broker: int) -> Iterator[None]:
-        """kill -9; started again."""
+        """Kill the broker with SIGKILL, and start it again at the exit."""
         self.member(broker).kill()
         try:
             yield
@@ -111,7 +111,7 @@ class System:
 
     @contextlib.contextmanager
     def stopped(self, broker: int) -> Iterator[None]:
-        """SIGSTOP, SIGCONT."""
+        """Stop the process with SIGSTOP, and continue it with SIGCONT at the exit."""
         self.member(broker).pause()
         try:
             yield
@@ -119,7 +119,7 @@ class System:
             self.member(broker).go_on()
 
     def isolated(self, broker: int) -> AbstractContextManager[None]:
-        """Nothing passes between this broker and all the others, ZooKeeper and clients."""
+        """Drop all packets between this broker and every other host."""
         return self._faring(CUT, [*self._from(broker), *self._to(broker)])
 
     def mute(self, broker: int) -> AbstractContextManager[None]:
@@ -131,16 +131,16 @@ class System:
         return self._faring(CUT, self._to(broker))
 
     def without_zookeeper(self, broker: int) -> AbstractContextManager[None]:
-        """This broker and ZooKeeper do not hear each other; all else is whole."""
+        """Drop the packets between this broker and ZooKeeper only."""
         return self._faring(CUT, [(host(broker), ZOOKEEPER), (ZOOKEEPER, host(broker))])
 
     def without_brokers(self, broker: int) -> AbstractContextManager[None]:
-        """This broker and the other ones do not hear each other; all else is whole."""
+        """Drop the packets between this broker and the other brokers only."""
         others = [host(other) for other in BROKERS if other != broker]
         return self._faring(CUT, [link for other in others for link in ((host(broker), other), (other, host(broker)))])
 
     def everywhere(self, fate: Fate) -> AbstractContextManager[None]:
-        """All packets fare so."""
+        """Apply this treatment to all links."""
         return self._faring(fate, list(itertools.permutations(self.hosts.addresses, 2)))
 
     def _from(self, broker: int) -> list[tuple[str, str]]:
@@ -182,7 +182,7 @@ FAULTS: list[Fault] = [
 
 
 class Workload:
-    """Clients at work on topics of their own, and the history of it."""
+    """Clients that work on their own topics, and their history."""
 
     def __init__(self, system: System, directory: Path, name: str) -> None:
         self._system = system
@@ -197,7 +197,8 @@ class Workload:
         self._transactional: set[str] = set()
 
     def topic(self, short: str, partitions: int, *, transactional: bool = False) -> str:
-        """Replicated to all; the brokers lead in turn. What is `transactional` is written in transactions only."""
+        """Create a topic with replicas on all brokers, which lead in turn. All writes to a `transactional` topic are in
+        transactions."""
         return self._create(f"{self._name}-{short}", partitions, transactional)
 
     def target_of(self, source: str) -> str:
@@ -213,7 +214,7 @@ class Workload:
         return topic
 
     def start(self, kind: str, topic: str, group: str = "") -> str:
-        """A client more; its name."""
+        """Start another client and return its name."""
         name = f"{kind}-{next(self._numbers)}"
         with (self.directory / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
@@ -241,7 +242,7 @@ class Workload:
         self._running[name].send_signal(signal.SIGCONT)
 
     def stop(self, *names: str) -> None:
-        """In order; they say what has become of what they were doing."""
+        """End clients with SIGTERM, after which they record the outcome of their pending operations."""
         for name in names:
             self._running[name].terminate()
         for name in names:
@@ -268,7 +269,7 @@ class Workload:
 
     @contextlib.contextmanager
     def under(self, fault: Fault, broker: int) -> Iterator[None]:
-        """Something befalls a broker, and when it was so is written down."""
+        """Apply a fault to a broker and record its time in the history."""
         with fault(self._system, broker):
             begin = time.monotonic()
             try:
@@ -278,8 +279,8 @@ class Workload:
                 self._nemesis.write(Operation("nemesis", What.FAULT, begin, now, leader=broker, note=fault.__name__))
 
     def write_down_the_deposed(self) -> None:
-        """Who was cut off, by our doing or because the machine stood still, while another was made the leader of what
-        it led; and says so, since it is excused (`reigns`)."""
+        """Record and print each leader that was deposed while it was cut off, by a fault or because the machine was
+        busy. The checks excuse its old responses (`reigns`)."""
         history = self.history()
         begin = min(each.begin for each in history)
         deaths = [
@@ -308,11 +309,12 @@ class Workload:
             return client.coordinator(group)
 
     def is_whole(self) -> bool:
-        """Every broker knows of all of them, and that they are in sync; and so who leads."""
+        """Return whether all brokers report the same leaders, and every replica as in sync."""
         return len(known := {self._known_to(broker) for broker in BROKERS}) == 1 and None not in known
 
     def _known_to(self, broker: int) -> tuple[tuple[str, int, int], ...] | None:
-        """Who leads each partition, in which epoch, if all replicas are in sync; None if one is not."""
+        """Return each partition's leader and leader epoch as the broker reports them; None if a replica is out of
+        sync."""
         try:
             with Client(self._system.member(broker).bootstrap_servers, timeout_s=1) as client:
                 if client.node_ids() != list(BROKERS):
@@ -325,13 +327,13 @@ class Workload:
         return tuple((topic, each.leader_id, each.leader_epoch) for topic, each in partitions)
 
     def all_own_something(self, topic: str, group: str, members: set[str]) -> bool:
-        """Whether the newest generation is of these members, and nothing is left without an owner."""
+        """Return whether these are the members of the newest generation, each with a partition, and together all."""
         owners = last_owners(self.history(), group)
         owned = sorted(itertools.chain(*owners.values()))
         return set(owners) == members and all(owners.values()) and owned == list(range(self._topics[topic]))
 
     def compare_replicas(self) -> None:
-        """They are alike, byte by byte."""
+        """Assert that the replicas are equal, byte by byte."""
         verify = [str(Path(sys.executable).with_name("odradek")), "verify", *self._topics]
         verify += ["--bootstrap", self._system.members.bootstrap_servers]
         done = subprocess.run(verify, capture_output=True, text=True, timeout=WAIT_S)

@@ -1,5 +1,5 @@
-"""Three brokers and ZooKeeper as processes on hosts of their own; whatever befalls one of them, nothing is lost,
-reordered, repeated or unseen, and writing goes on soon."""
+"""Faults on three brokers and ZooKeeper, each on its own host: no record is lost, reordered, duplicated or missed, and
+writing continues soon."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ PRODUCERS = ("produce", "produce-kafka-python", "probe")
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_writing_goes_on_without_a_leader(system: System, workload: Workload, fault: Fault) -> None:
-    """Within the session's timeout and 2 s. A deaf broker is one whose session ends later than our clock takes it to:
-    ZooKeeper hears its pings until it misses an answer to one, which are a third of the session apart."""
+    """Writing continues within the session's timeout and 2 s. The session of a deaf broker ends later: ZooKeeper still
+    receives its pings, a third of the session timeout apart, until the broker misses the response to one."""
     probed, busy = workload.topic("probed", 3), workload.topic("busy", 3)
     everybody_is_at_work(workload, probed, busy)
     for partition in range(2):
@@ -45,8 +45,8 @@ def test_writing_goes_on_without_a_leader(system: System, workload: Workload, fa
 
 
 def test_a_leader_that_hears_no_other_broker_loses_nothing(system: System, workload: Workload) -> None:
-    """It stays the leader: ZooKeeper hears it. What others lead is written on without it once it has lagged; unless it
-    is the controller, who alone could say that it is not in sync."""
+    """The broker stays the leader of its partitions, because its ZooKeeper session lives. The other leaders continue
+    after they have removed it from the ISR, unless it is the controller, which alone could accept that change."""
     probed, busy = workload.topic("probed", 3), workload.topic("busy", 3)
     everybody_is_at_work(workload, probed, busy)
     controller = system.members.controller()
@@ -62,7 +62,7 @@ def test_a_leader_that_hears_no_other_broker_loses_nothing(system: System, workl
 
 
 def test_writing_goes_on_without_zookeeper(system: System, workload: Workload) -> None:
-    """Who leads goes on leading: only nobody else can."""
+    """Leaders continue to lead while ZooKeeper is down; only elections are not possible."""
     probed, busy = workload.topic("probed", 3), workload.topic("busy", 3)
     everybody_is_at_work(workload, probed, busy)
     system.zookeeper.kill()
@@ -124,7 +124,7 @@ def test_a_group_of_thirty_reads_all_records_under_failures(system: System, work
 def test_nothing_breaks_when_one_fault_comes_on_top_of_another(
     system: System, workload: Workload, request: pytest.FixtureRequest
 ) -> None:
-    """Excused is no more than elsewhere: who was deposed when, ZooKeeper's log says, whatever the faults were."""
+    """The checks excuse no more than in the other tests: ZooKeeper's log tells which broker was deposed when."""
     topics = workload.topic("probed", 3), workload.topic("busy", 3)
     everybody_is_at_work(workload, *topics)
     group = f"group-{topics[1]}"
@@ -156,7 +156,7 @@ def all_acknowledged(history: Sequence[Operation], *, places: list[Place], leade
 
 
 def each_writes(history: Sequence[Operation], *, since: float, count: int) -> bool:
-    """Whether every producer has had so many records acknowledged since then."""
+    """Return whether every producer has at least `count` records acknowledged that it sent after `since`."""
     written = Counter(
         each.process
         for each in history
@@ -166,8 +166,8 @@ def each_writes(history: Sequence[Operation], *, since: float, count: int) -> bo
 
 
 def writing_goes_on(system: System, workload: Workload, fault: Fault, place: Place) -> float:
-    """Something befalls the leader of a partition, until a while after another one leads. Returns how long it took
-    until that one had acknowledged a record, less the session's timeout."""
+    """Apply a fault to the leader of a partition until another broker has led for a while. Return the time until the
+    new leader acknowledged a record, less the session's timeout."""
     topic, partition = place
     leader = system.members.leaders(topic)[partition]
     begin = time.monotonic()
@@ -181,7 +181,7 @@ def writing_goes_on(system: System, workload: Workload, fault: Fault, place: Pla
 
 
 def assert_nothing_broken(system: System, workload: Workload) -> None:
-    """And who wants to know why, finds the history, and beside it the brokers' logs."""
+    """Apply all checks to the history. A failure names its directory, which is beside the brokers' logs."""
     workload.stop_kind(*PRODUCERS)
     workload.until(lambda history: not consumers_read_on_from_where_they_begin(history), "everything is read")
     workload.stop_all()

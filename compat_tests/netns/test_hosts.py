@@ -28,7 +28,7 @@ def hosts() -> Iterator[Hosts]:
 
 
 def bound(hosts: Hosts, name: str) -> socket.socket:
-    """A socket for datagrams on that host."""
+    """Return a datagram socket on the host."""
     with hosts.on(name):
         found = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         found.bind((hosts.addresses[name], PORT))
@@ -37,7 +37,7 @@ def bound(hosts: Hosts, name: str) -> socket.socket:
 
 
 def received(target: socket.socket, mark: bytes) -> list[bytes]:
-    """All until that one."""
+    """Return all datagrams up to `mark`."""
     found = [target.recv(100)]
     while found[-1] != mark:
         found.append(target.recv(100))

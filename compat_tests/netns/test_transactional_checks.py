@@ -36,7 +36,7 @@ def log(*values: object, topic: str = BOOKS) -> Operation:
 
 
 def transfers() -> list[list[Statement]]:
-    """An opening and three transfers, one after another."""
+    """Return the statements of an opening and of three transfers."""
     ledger, found = Ledger(), []
     for number, (giver, taker) in enumerate([(0, 0), (0, 1), (1, 2), (2, 0)]):
         attempt = f"keeper.{number}"
@@ -73,7 +73,7 @@ GOOD = [
 
 
 def instead(*logs: Operation) -> list[Operation]:
-    """The same, but this is there at the end."""
+    """Return the good history with other final logs of their topics."""
     topics = {each.topic for each in logs}
     return [each for each in GOOD if each.what is not What.COMMITTED_LOG or each.topic not in topics] + [*logs]
 

@@ -1,5 +1,6 @@
-"""Transactions on hosts of their own: whatever befalls a broker, banks lose no money, what is read is passed on once,
-and nobody sees what was not committed; rivals with the same transactional id and members that sleep change nothing."""
+"""Transactions under faults of the brokers: banks lose no money, each record is copied exactly once, and no
+read_committed consumer receives an uncommitted record, even with rivals that share a transactional id and with members
+that are paused."""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ pytestmark = pytest.mark.netns
 
 STATE = "__transaction_state"
 BANKS = ("red", "green", "blue")
-"""The first is kept by two."""
+"""The first bank is kept by two processes."""
 COMMITS = 5
 STORM_STEPS = 5
 
 
 class Economy:
-    """Banks, one of which two processes claim as theirs, a group of three that passes on, and those who look on."""
+    """The banks, one of them kept by two rival processes, a group of three members that copy records, and consumers."""
 
     def __init__(self, system: System, workload: Workload) -> None:
         self._system = system
@@ -45,7 +46,7 @@ class Economy:
         self.goes_on()
 
     def goes_on(self) -> None:
-        """Every bank commits again, and so does somebody of the group."""
+        """Wait until every bank and the group have committed again."""
         workload, since = self._workload, time.monotonic()
         workload.until(partial(self._committed, since=since), "banks and the group commit")
 
@@ -58,7 +59,7 @@ class Economy:
         return len(commits) == len(BANKS) + 1 and min(commits.values()) >= COMMITS
 
     def is_right(self) -> None:
-        """When all have ended."""
+        """Stop the clients and apply all checks."""
         system, workload = self._system, self._workload
         system.members.until(workload.is_whole, "all are in sync")
         self.goes_on()
@@ -90,8 +91,7 @@ def _acknowledged(each: Operation) -> bool:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_transactions_are_atomic_without_a_broker(system: System, workload: Workload, fault: Fault) -> None:
-    """The coordinator of most transactions, then who leads a partition of the books: the former must fail over in the
-    middle of what it coordinates."""
+    """The fault affects the coordinator of most transactions, then the leader of most partitions of the books."""
     economy = Economy(system, workload)
     for topic in (STATE, economy.books):
         leader = Counter(system.members.leaders(topic)).most_common(1)[0][0]
@@ -103,7 +103,7 @@ def test_transactions_are_atomic_without_a_broker(system: System, workload: Work
 
 
 def test_a_producer_paused_during_a_fault_is_fenced(system: System, workload: Workload) -> None:
-    """A keeper of books and a member of the group, each with a transaction open perhaps."""
+    """The paused producers are a keeper of a bank and a member of the group, perhaps with open transactions."""
     economy = Economy(system, workload)
     sleepers = [economy.rivals[0], economy.members[0]]
     for broker in BROKERS:

@@ -1,7 +1,8 @@
 """The rules for transactions under any faults: pure functions that return the violations.
 
-A transaction whose commit was acknowledged is there as a whole, once; one that was aborted is not, and nobody who reads
-committed records ever saw any of it; one of unknown outcome is there as a whole or not at all.
+The final log contains all records of a transaction whose commit was acknowledged, once each. It contains no record of
+an aborted transaction, and no read_committed consumer ever read one. A transaction of unknown outcome is there as a
+whole or not at all.
 """
 
 from __future__ import annotations
@@ -114,5 +115,5 @@ CHECKS: tuple[Check, ...] = (
 
 
 def broken_transactions(history: History) -> list[str]:
-    """All that does not hold, each with its rule's name."""
+    """Return all violations, each with its rule's name."""
     return [f"{check.__name__}: {each}" for check in CHECKS for each in check(history)]

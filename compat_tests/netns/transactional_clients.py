@@ -1,7 +1,8 @@
 """Transactional clients of librdkafka that record the outcome of each transaction (`history`).
 
-A bank keeps its books by one transactional id, however many processes keep it: the last to begin fences the others, who
-begin anew in their turn. Members of a group pass on what they read, with the offsets, each by an id of its own.
+All processes that keep the books of a bank use one transactional id: the process that started last fences the others,
+which then start again. The members of a group copy the records that they read and commit the offsets in the same
+transaction, each with its own transactional id.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ _STUCK_S = 15.0
 
 
 class _Over(Exception):
-    """This producer can do no more: a rival has fenced it, or its time is up."""
+    """This producer cannot continue: a rival has fenced it, or its time is up."""
 
 
 class _Transactions:
-    """A producer with a transactional id; what a predecessor has left open is ended when it is there."""
+    """A transactional producer. Its creation ends the transaction that an earlier producer left open."""
 
     def __init__(self, job: Job, transactional_id: str, topic: str) -> None:
         self._job = job
@@ -64,8 +65,8 @@ class _Transactions:
         group: str = "",
         finish: Callable[[Producer], None] = lambda producer: None,
     ) -> bool:
-        """Values and their partitions in a transaction; whether it was committed. `finish` may add to it. Raises _Over,
-        when what became of it is written down as well."""
+        """Write partitions and values in a transaction, record it, and return whether it was committed. `finish` may
+        add to the transaction. Raises _Over after the outcome is recorded."""
         begin, outcome, notes = time.monotonic(), Outcome.FAIL, []
         try:
             self._producer.begin_transaction()
@@ -98,7 +99,7 @@ class _Transactions:
         return outcome is Outcome.OK
 
     def _until_told(self, ask: Callable[[], object]) -> None:
-        """librdkafka's calls that time out are to be made again."""
+        """Repeat a call of librdkafka while it fails with a retriable error, such as a timeout."""
         while True:
             try:
                 ask()
@@ -110,7 +111,7 @@ class _Transactions:
 
 
 def keep_a_bank(job: Job) -> None:
-    """The group is the bank's name and its transactional id."""
+    """Keep the books of a bank. The job's group is the bank's name and transactional id."""
     rng = random.Random(job.name)
     for incarnation in count():
         with suppress(_Over, KafkaException):
@@ -120,7 +121,7 @@ def keep_a_bank(job: Job) -> None:
 
 
 def _keep(job: Job, attempt: str, rng: random.Random) -> None:
-    """Until the job ends, or a rival begins."""
+    """Make transfers until the job ends or a rival fences this producer."""
     bank = job.group
     transactions = _Transactions(job, bank, job.topic)
     marks = [(partition, barrier(bank, attempt, partition)) for partition in range(job.partitions)]
@@ -146,8 +147,8 @@ def _keep(job: Job, attempt: str, rng: random.Random) -> None:
 
 
 def _ledger(job: Job, marks: list[str]) -> Ledger:
-    """What has been committed before the marks, which stand in one partition each. Who leads a partition no more, and
-    does not know it, has no marks: it is not believed."""
+    """Read the statements that were committed before the marks; each partition has one mark. A deposed leader that is
+    cut off does not have the mark, so a ledger is never read from one."""
     ledger, missing = Ledger(), set(marks)
     deadline = time.monotonic() + _CATCH_UP_S
     with _reading(job) as messages:
@@ -165,7 +166,7 @@ def _ledger(job: Job, marks: list[str]) -> Ledger:
 
 @contextmanager
 def _reading(job: Job) -> Iterator[Iterator[str]]:
-    """All values of the topic from the beginning; now and then an empty one."""
+    """Yield all values of the topic from the beginning on, with empty ones in between."""
     consumer = consumer_for(job, **{"isolation.level": "read_committed", "group.id": f"{job.name}.reads"})
     consumer.assign([TopicPartition(job.topic, each.partition, OFFSET_BEGINNING) for each in job.places])
 
@@ -183,7 +184,7 @@ def _reading(job: Job) -> Iterator[Iterator[str]]:
 
 
 def read_committed(job: Job) -> None:
-    """A consumer by assignment, from the beginning on."""
+    """Read the committed records of assigned partitions from the beginning on."""
     consumer = consumer_for(job, **{"isolation.level": "read_committed"})
     consumer.assign([TopicPartition(job.topic, each.partition, OFFSET_BEGINNING) for each in job.places])
     while not job.stopping.is_set():
@@ -201,7 +202,7 @@ def read_committed(job: Job) -> None:
 
 
 def pass_on(job: Job) -> None:
-    """A member of the group; what it reads goes to the partition of the same number."""
+    """Run a member of the group, which copies each record to the target partition of the same number."""
     while not job.stopping.wait(_PAUSE_S):
         consumer: Consumer | None = None
         try:
@@ -224,12 +225,12 @@ def pass_on(job: Job) -> None:
 
 
 def _pass_on(job: Job, consumer: Consumer, transactions: _Transactions, name: str) -> None:
-    """Until the job ends, a transaction is not committed against our will, or this producer can do no more."""
+    """Copy records in transactions until the job ends or this producer raises _Over."""
     held: list[Message] = []
     attempts, rng = count(), random.Random(name)
 
     def changed(_: Consumer, __: list[TopicPartition]) -> None:
-        # Read in a generation that is over: whoever owns the partition now reads it again.
+        # The records are of an earlier generation: the new owner of the partition reads them again.
         held.clear()
 
     consumer.subscribe([job.topic], on_assign=changed, on_revoke=changed, on_lost=changed)
@@ -266,8 +267,8 @@ def _send_offsets(job: Job, offsets: list[TopicPartition], metadata: object, pro
 
 @contextmanager
 def _or_begin_anew(job: Job) -> Iterator[None]:
-    """librdkafka 2.16 waits without end for a group's coordinator that has gone away (its issues 5456 and 5511), and
-    cannot be interrupted: the process begins anew, as an operator would have it."""
+    """Restart the process if the block hangs. librdkafka 2.16 waits without end, and without a way to interrupt it, for
+    a group's coordinator that has gone away (its issues 5456 and 5511)."""
 
     def begin_anew() -> None:
         print(f"{time.monotonic():.3f} stuck", flush=True)

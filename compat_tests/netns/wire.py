@@ -1,17 +1,17 @@
-"""The wire between network namespaces: a process that carries every IP packet, and may lose, hold back or cut.
+"""The wire between network namespaces: a process that carries every IP packet, and can drop and delay packets.
 
 Each namespace has one TUN device whose other end is a file here, so that all traffic between namespaces passes this
-program. Kernels have netem for that, but not all are built with it, and it draws its random numbers itself; TUN devices
-are nearly everywhere, a link here is one-way by nature, and what is lost follows from a seed. The devices' MTU is
-large: a packet costs a read and a write here, so few of them carry much.
+program. netem does the same in the kernel, but not all kernels are built with it, and its random numbers have no seed.
+TUN devices are available nearly everywhere, links are one-way, and the losses follow from a seed. The devices' MTU is
+large, because each packet costs a read and a write here.
 
     python -m compat_tests.netns.wire SEED
 
-Commands are lines on its standard input, answered by a line each; it ends with its input.
+Commands are lines on its standard input, each with a line of response; the process ends at the end of its input.
 
     join NAMESPACE ADDRESS                     a device `wire` in that namespace (a name of iproute2's)
-    link FROM TO CUT DELAY_MS JITTER_MS LOSS   how packets fare from one address to the other: CUT is 0 or 1, LOSS a
-                                               probability; packets of a link stay in order
+    link FROM TO CUT DELAY_MS JITTER_MS LOSS   set the treatment of packets from one address to the other: CUT is 0 or
+                                               1, LOSS a probability; packets of a link stay in order
     count FROM TO                              carried and dropped packets
 """
 
@@ -79,9 +79,9 @@ class Wire:
         self._epoll = select.epoll()
 
     def join(self, namespace: str, address: str) -> None:
-        """A device in that namespace, up. Raises OSError, or CalledProcessError with what `ip` says."""
+        """Create a device in the namespace. Raises OSError, or CalledProcessError with the output of `ip`."""
         device = os.open(_TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        # Its name here is ours alone for the moment until it is moved.
+        # The device has a unique name in this namespace until it is moved.
         here = f"{DEVICE}{os.getpid()}"
         fcntl.ioctl(device, _TUNSETIFF, struct.pack("16sH22x", here.encode(), _IFF_TUN | _IFF_NO_PI))
         _ip("link", "set", here, "netns", namespace, "name", DEVICE)
@@ -94,12 +94,12 @@ class Wire:
         self._link(socket.inet_aton(source), socket.inet_aton(target)).fate = fate
 
     def count(self, source: str, target: str) -> tuple[int, int]:
-        """Carried and dropped packets."""
+        """Return the numbers of carried and dropped packets."""
         link = self._link(socket.inet_aton(source), socket.inet_aton(target))
         return link.carried, link.dropped
 
     def run(self, commands: int, command: Callable[[], bool]) -> None:
-        """Carry packets; `command` is called when that file can be read, and ends this by returning False."""
+        """Carry packets, and call `command` when the file `commands` is readable, until it returns False."""
         self._epoll.register(commands, select.EPOLLIN)
         while True:
             for file, _ in self._epoll.poll(self._until_next()):
@@ -137,7 +137,7 @@ class Wire:
         while self._due and self._due[0][0] <= now:
             _, _, link, packet = heapq.heappop(self._due)
             link.held -= 1
-            # What was under way when the link was cut is lost too.
+            # A packet that was held when the link was cut is lost too.
             if link.fate.cut:
                 link.dropped += 1
             else:
@@ -152,7 +152,7 @@ class Wire:
             os.write(device, packet)
             link.carried += 1
         except OSError:
-            # As a network does: the packet is gone.
+            # A network would also drop the packet.
             link.dropped += 1
 
     def _link(self, source: bytes, target: bytes) -> _Link:
@@ -164,7 +164,7 @@ def _ip(*arguments: str) -> None:
 
 
 def _obey(wire: Wire, line: str) -> str:
-    """The answer to one command."""
+    """Execute one command and return the response."""
     match line.split():
         case ["join", namespace, address]:
             wire.join(namespace, address)
