@@ -35,11 +35,11 @@ class MemoryExhausted(Exception):
 class MemoryBudget:
     """Counts bytes taken and returned. A request of any size can be received while no bytes are taken.
 
-    A request that holds bytes and waits for room for a conversion is blocked. While a request is blocked, `take` fails:
-    the used bytes decrease until there is room. They cannot fall below the bytes that blocked requests hold
-    (`blocked_bytes`); a blocked request therefore has room when no others hold bytes, so that no request is too large
-    to convert and no two requests wait for each other. Among blocked requests the first that has room continues; a
-    conversion holds nothing when it ends, so that the others do not wait for it."""
+    A request that holds bytes and waits for room for a conversion is blocked. While a request is blocked, `take` fails,
+    so that the used bytes decrease. They cannot fall below the bytes that blocked requests hold (`blocked_bytes`): when
+    no others hold bytes, a blocked request has room in any case. So no request is too large to convert, and no two wait
+    for each other. The oldest blocked request that has room continues; its conversion holds no bytes after it ends, so
+    that the others do not wait for it."""
 
     __slots__ = ("_blocked", "_serving", "_waiting", "blocked_bytes", "limit", "used")
 
@@ -73,12 +73,11 @@ class MemoryBudget:
         return self.used + size <= self.limit or self.used - self.blocked_bytes <= own
 
     def when_available(self, callback: Callable[[], None]) -> None:
-        """Call back after bytes were returned. The callback tries to take again, and queues itself again if it
-        fails."""
+        """Call back after bytes were given back. The callback calls `take`, and queues itself again if that fails."""
         self._waiting.append(callback)
 
     def when_room(self, size: int, own: int, callback: Callable[[], None]) -> None:
-        """Call back when `has_room(size, own)`. Until then `take` fails."""
+        """Block a request that has taken `own` bytes; call back when it has room for `size` more."""
         self._blocked[callback] = (size, own)
         self.blocked_bytes += own
 
