@@ -41,4 +41,5 @@ class ClusterPorts:
     """If given, the broker serves inter-broker APIs on its inter-broker and control-plane listeners."""
     version_zero_offsets: VersionZeroOffsets | None = None
     notify_log_dir_failure: Callable[[], None] | None = None
-    """Called when a log directory has failed, if the controller does not learn of that by AssignReplicasToDirs."""
+    """Called after replicas went offline because of a disk error, if the controller does not learn of that by
+    AssignReplicasToDirs."""
