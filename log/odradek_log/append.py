@@ -1,6 +1,6 @@
 """The result of an append: AppendInfo, or the Rejection of `odradek_wire.records.log_validator`.
 
-The validator rejects what needs no log; the log rejects batches for their size and for their producer.
+The validator rejects a batch for its content, the log for its size or for the state of its producer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["NOTHING_APPENDED", "AppendInfo", "RecordError", "Rejection", "too_la
 
 
 class AppendInfo(NamedTuple):
-    """The offsets of the appended records; for a duplicate, of the earlier append."""
+    """The offsets of the appended records; for a duplicate, those of the earlier append."""
 
     first_offset: int
     last_offset: int

@@ -1,7 +1,8 @@
 """Checkpoint files: a line with the version, a line with the count, a line for each entry (Kafka's CheckpointFile).
 
-Owns the text of `recovery-point-offset-checkpoint`, `replication-offset-checkpoint`, `log-start-offset-checkpoint`, and
-the first two lines of `leader-epoch-checkpoint`. Leaves to the directory when they are written.
+Owns the text of `recovery-point-offset-checkpoint`, `replication-offset-checkpoint`, `log-start-offset-checkpoint` and
+`cleaner-offset-checkpoint`, and the first two lines of `leader-epoch-checkpoint`. Leaves to the directory when they are
+written.
 """
 
 from __future__ import annotations

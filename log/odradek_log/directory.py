@@ -122,7 +122,8 @@ class LogDirectory:
     def load(self, config_of: Callable[[str], LogConfig]) -> None:
         """Open the logs of all partitions. `config_of` returns the settings of a topic.
 
-        Adds partitions that cannot be opened to `failed`. Raises LogDirectoryError for any other directory, like Kafka.
+        Adds partitions that cannot be opened to `failed`. Like Kafka, raises LogDirectoryError if there is a directory
+        that is not a partition's.
         """
         disk = self.env.disk
         self._read_marker()
@@ -187,8 +188,8 @@ class LogDirectory:
             self._failed_cleaned[key] = offset
 
     def _load_future(self, name: str, key: TopicPartition, config: LogConfig) -> None:
-        """Open a future log and recover all of it, because no checkpoint has it. Remove one that cannot be opened, and
-        a second one of the same partition: the broker can copy it again."""
+        """Open a future log; after a crash, recover all of it, because no checkpoint has it. Remove one that cannot be
+        opened, and a second one of the same partition: the broker can copy it again."""
         topic, partition = key
         directory = f"{self.path}/{name}"
         if key in self.futures:
@@ -227,7 +228,7 @@ class LogDirectory:
 
     def promote_future_log(self, topic: str, partition: int) -> Log:
         """Make the future log the log of the partition: close it, rename it, open it again. Raises OSError and
-        CorruptLogError; then it is no future log any more, unless the checkpoints could not be written."""
+        CorruptLogError, after which it is not in `futures` any more, unless the checkpoints could not be written."""
         key = topic, partition
         self._remove_stale_checkpoint_entries(key)
         future = self.futures.pop(key)
@@ -251,7 +252,7 @@ class LogDirectory:
         return log
 
     def delete_future_log(self, topic: str, partition: int, unique: str) -> None:
-        """Delete a future log. Log an error of the disk, and leave the directory for an operator."""
+        """Delete a future log. After a disk error, which is logged, the directory stays for an operator."""
         future = self.futures.pop((topic, partition))
         path = f"{self.path}/{file_names.suffixed_dir(topic, partition, unique, file_names.DELETE_DIR)}"
         try:
@@ -261,6 +262,8 @@ class LogDirectory:
             future.abandon()
         else:
             self._remove_later(path, future.config.file_delete_delay_ms)
+
+    # --- creating and deleting logs
 
     def create_log(self, topic: str, partition: int, topic_id: Uuid | None, config: LogConfig) -> Log:
         """Create the log of a new partition. Raises OSError."""
@@ -464,7 +467,7 @@ class LogDirectory:
         """Flush all logs in parallel, because many concurrent syncs take hardly longer than one."""
         for log in self.logs.values():
             if log.failure is None:
-                with suppress(Exception):  # as below
+                with suppress(Exception):  # the log logs it, or `close` does
                     log.seal()
         unflushed = [
             log

@@ -1,4 +1,4 @@
-"""The `.lock` of a log directory: one broker at a time, Odradek or Kafka, in this process or another.
+"""The `.lock` of a log directory, which lets one broker at a time use it, Odradek or Kafka, in any process.
 
 Java uses POSIX record locks, which do not conflict within a process. Linux has open file description locks, which do,
 and which conflict with Java's. Other systems get the POSIX lock; Windows, which has none, gets no lock.

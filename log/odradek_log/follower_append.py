@@ -42,8 +42,8 @@ def append(log: Log, view: memoryview) -> AppendInfo | None:
 
 
 def _first_offset(log: Log, view: memoryview) -> int:
-    """Return the least offset of the first batch: the end of the log, or less if the log is empty and begins inside the
-    first batch, as it does after DeleteRecords at the leader (appendRecordsToFollowerOrFutureReplica)."""
+    """Return the lowest offset that the first batch may have: the end of the log, or less if the log is empty and
+    begins inside that batch, as it does after DeleteRecords at the leader (appendRecordsToFollowerOrFutureReplica)."""
     end = log.log_end_offset
     if log.log_start_offset == end:
         with suppress(CorruptRecordError):  # `_valid_batches` raises it

@@ -50,7 +50,7 @@ class OffsetIndex:
         return positions[at - 1] if at else 0, positions[at] if at < len(positions) else -1
 
     def first_from(self, position: int) -> int | None:
-        """Return the relative offset of the first entry from a position on; None without one."""
+        """Return the relative offset of the first entry at or after a position; None without one."""
         at = bisect_left(self.positions, position)
         return self.offsets[at] if at < len(self.positions) else None
 

@@ -1,7 +1,8 @@
 """The start offsets of the leader epochs of a log, by which replicas truncate (KIP-101, LeaderEpochFileCache).
 
 Owns the entries, look-ups, and the text of `leader-epoch-checkpoint`. An epoch without records need not survive a
-crash, because no follower asks for it: the file is written with the first batch of an epoch, at flush and at close.
+crash, because no follower asks for it: the log writes the file with the first batch of an epoch, after a truncation and
+at close.
 """
 
 from __future__ import annotations

@@ -89,11 +89,11 @@ class Log:
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.next_offset
         self.failure: Exception | None = None
-        """The error that took this log offline; None while it is online."""
+        """The error that took this log offline, or a LogOfflineError after `close` or `abandon`; None before that."""
         self.on_failure: Callable[[Exception], object] | None = None
         """Called once when a disk error takes this log offline, on the thread that met the error."""
         self.on_roll: Callable[[Log], object] | None = None
-        """Called after each roll: `flush_sealed` is to force the segment that was rolled to the disk."""
+        """Called after each roll; the callback has another thread run `flush_sealed`."""
         self.segments = LogSegments(env, directory, loaded.segments)
         self.segments.active.activate(config)
         self.snapshots = loaded.snapshots
@@ -148,7 +148,7 @@ class Log:
         transaction needs the `guard` that `ProducerStateManager.begin_verification` returned, after the coordinator
         has confirmed the transaction.
 
-        By default the header of a batch decides where the settings of the topic allow that; `strict` reads every
+        By default, checks only the header of a batch where the settings of the topic allow that; `strict` reads every
         record, as Kafka does. Raises OSError if the disk fails: then the log is offline, without the records.
         """
         if self.failure is not None:
@@ -185,7 +185,7 @@ class Log:
                 segment = self.roll_segment()
             if leader_epoch != self.leader_epochs.latest or self.leader_epochs.dirty:
                 self.leader_epoch_file.begin(leader_epoch, first_offset)
-            # The writable buffer of the caller, or a new one.
+            # `batch` is writable: the caller's buffer, or a new one that `validate` has made.
             set_offset_and_leader_epoch(batch, header, first_offset, leader_epoch)  # type: ignore[arg-type]
             position = segment.size
             segment.append(batch, last_offset, max_timestamp)
@@ -197,7 +197,7 @@ class Log:
         if producer_id >= 0:
             header.base_offset = first_offset
             self.update_producers(header, batch)
-        # Last, because a flush on another thread expects everything below to be indexed.
+        # Set this last: a flush on another thread expects that everything below it is indexed.
         self.log_end_offset = last_offset + 1
         if last_offset + 1 - self.flusher.recovery_point >= config.flush_messages:
             self.flush()
@@ -220,7 +220,7 @@ class Log:
         self.log_end_offset = last.next_offset
 
     def update_producers(self, header: RecordBatchHeader, batch: bytes | bytearray | memoryview) -> None:
-        """Update the producer state with a batch of the active segment; `header` has its offset there."""
+        """Update the producer state with a batch of the active segment; `header` has the offset it has in the log."""
         aborted = update(self.producers, header, batch)
         if aborted is not None:
             with self.handling_disk_errors("index an aborted transaction"):
@@ -279,13 +279,13 @@ class Log:
         return FileSlice(file if file is not None else segment.open(), position, available)
 
     def available_bytes(self, offset: int, limit: int) -> int:
-        """Return how many bytes `read` returns between `offset` and `limit` without a limit on bytes: those of one
-        segment. Raises as `read` does."""
+        """Return how many bytes `read` would return if it had no `max_bytes`: like `read`, count those of one segment.
+        Raises as `read` does."""
         found = self.read(offset, _UNBOUNDED, limit=limit)
         return 0 if found is None else found.size
 
     def segment_base_offset(self, offset: int) -> int:
-        """Return the base offset of the segment that holds `offset`; the active one's from the log's end on."""
+        """Return the base offset of the segment that has `offset`: the active one for the log end offset and above."""
         return self.segments.containing(offset).base_offset
 
     def forget_last_batch(self) -> None:
@@ -314,8 +314,8 @@ class Log:
         return unstable if unstable is None or unstable > self.log_start_offset else self.log_start_offset
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions with records or their marker in [start, end), which read_committed must
-        skip."""
+        """Return the aborted transactions with records or their marker in [start, end), whose records read_committed
+        consumers must skip."""
         with self.handling_disk_errors("read aborted transactions"):
             return self.segments.aborted(start, end)
 
@@ -411,7 +411,7 @@ class Log:
 
     def flush(self) -> None:
         """Force all records that the log has now to the disk; do nothing if the log is closed or abandoned. Any thread.
-        Raises OSError the first time, LogOfflineError after that."""
+        Raises OSError if the disk fails, LogOfflineError if it has failed before."""
         self._flush_to(lambda: self.log_end_offset)
 
     def flush_sealed(self) -> None:
@@ -486,7 +486,7 @@ class Log:
 
     @contextmanager
     def handling_disk_errors(self, operation: str) -> Iterator[None]:
-        """Take the log offline if the block raises a disk error. (`append` and `read` do the same without this
+        """Take the log offline if the block raises a disk error. (`append` and `read` do the same in place, to save the
         call.)"""
         if self.failure is not None:
             raise self.offline_error()
@@ -497,7 +497,7 @@ class Log:
             raise
 
     def go_offline(self, operation: str, error: Exception) -> None:
-        """Serve nothing any more; log it and call `on_failure` only the first time."""
+        """Take the log offline after a disk error; the first time, report the error and call `on_failure`."""
         if self.failure is not None:
             return
         self.failure = error

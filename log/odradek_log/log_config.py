@@ -1,6 +1,6 @@
 """The settings of a topic that its logs use, with Kafka's names, types and defaults (LogConfig).
 
-Parses values that the controller has validated. Leaves levels of configuration to the controller.
+Parses values that the controller has validated. Leaves to the caller whether a value is the topic's or the broker's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COMPRESSIONS: dict[str, Compression | None] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """The settings of a topic; a change at run time is another `LogConfig`."""
+    """The settings of a topic; immutable: a change at run time creates a new `LogConfig`."""
 
     cleanup_policy: tuple[str, ...] = ("delete",)
     compression_type: str = "producer"
@@ -64,8 +64,8 @@ class LogConfig:
     compact: bool = field(init=False, repr=False, compare=False)
     delete: bool = field(init=False, repr=False, compare=False)
     rules: ValidationRules = field(init=False, repr=False, compare=False)
-    """The validation of records of clients; `strict_rules` read every record, `internal_rules` are for batches of the
-    broker itself."""
+    """The rules by which an append validates batches of clients; `strict_rules` read every record, `internal_rules` are
+    for batches of the broker itself."""
     strict_rules: ValidationRules = field(init=False, repr=False, compare=False)
     internal_rules: ValidationRules = field(init=False, repr=False, compare=False)
 
@@ -113,8 +113,8 @@ class LogConfig:
 
 
 def _within(difference: str, configs: Mapping[str, str | None]) -> dict[str, str]:
-    """Apply the setting before Kafka 4 that limits timestamps on both sides, where the newer two have their
-    defaults."""
+    """Return the two newer settings that replace `message.timestamp.difference.max.ms`, which Kafka 4 removed; omit one
+    that has a value of its own."""
     sides = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
     return {name: difference for name in sides if int(configs.get(name) or _MAX_LONG) == _MAX_LONG}
 

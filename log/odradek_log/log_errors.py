@@ -1,4 +1,4 @@
-"""The exceptions of a log, all about its files. For the fault of a producer a log returns a `Rejection`."""
+"""The exceptions that a log raises. It returns a `Rejection` for a batch that a producer must not append."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ class OffsetOutOfRangeError(Exception):
 
 
 class LogDirectoryError(Exception):
-    """A log directory that cannot be used: it is locked, of another node or a newer format, or has foreign files."""
+    """A log directory that cannot be used: locked, of another node, in a newer format, or with foreign files."""

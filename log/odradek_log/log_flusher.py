@@ -53,7 +53,7 @@ class LogFlusher:
     def flush_to(self, end_of: Callable[[], int]) -> None:
         """Force all records below the offset that `end_of` returns to the disk. Any thread. Raises OSError.
 
-        Calls `end_of` after it has read the number of truncations, so that it detects one in between.
+        Calls `end_of` after it has read the number of truncations, so that it detects a truncation during the flush.
         """
         with self._one_flush:
             truncations = self._truncations

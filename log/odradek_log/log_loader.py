@@ -77,7 +77,7 @@ def load(
     _remove_orphans(env, directory, names, bases)
     segments = [_segment(env, directory, base, present, config) for base in bases]
     if not segments:
-        # The name of the file has the start offset, so that only a log that starts at 0 needs no file.
+        # An empty log keeps its start offset in the name of its file: only a log that starts at 0 needs no file.
         begin_at = LogSegment.create(env, directory, log_start_offset, config) if log_start_offset else None
         segments = [begin_at or LogSegment.without_files(env, directory, config)]
         epochs.clear()
@@ -165,7 +165,7 @@ def _finish_replacements(env: LogEnvironment, directory: str, names: list[str], 
     for name in [name for name in swaps if (offset_of(name) or 0) >= undone]:
         disk.remove(f"{directory}/{name}")
         swaps.remove(name)
-    # After the `.swap` files: a crash in between must not make half of a replacement look complete.
+    # Remove these after the `.swap` files: a crash in between must not make half of a replacement look complete.
     for name in names:
         if name.endswith((DELETED, CLEANED)):
             disk.remove(f"{directory}/{name}")
@@ -176,7 +176,7 @@ def _finish_replacements(env: LogEnvironment, directory: str, names: list[str], 
             env, directory, base, size=size, created_ms=env.wall_ms(), index_interval=config.index_interval_bytes
         )
         env.open_files.open(f"{directory}/{name}", READ, segment)
-        # An empty one replaces at least the segment with its base offset.
+        # An empty segment replaces at least the old one with the same base offset.
         end = base + 1
         for header in file_batches.batch_headers(segment.open(), 0, segment.size):
             end = header.next_offset
@@ -220,8 +220,9 @@ def _recover(
         next_offset = after if end else next_offset
         _remove(env, segments, at + 1)
         break
-    # Remove empty segments with a gap before them: the records before them never reached the disk. (If those were
-    # flushed, their offsets are in use.) The cleaner leaves no such gap, because it keeps the last batch that it read.
+    # Remove empty segments with a gap before them: the records in the gap never reached the disk. Keep those up to the
+    # recovery point, because the records before them were flushed and their offsets must not be used again. The cleaner
+    # leaves no such gap, because it keeps the last batch that it reads.
     while len(segments) > 1 and not segments[-1].size:
         if segments[-1].base_offset <= max(next_offset, recovery_point):
             break
@@ -285,9 +286,9 @@ def _announced_size(chunk: memoryview) -> int | None:
 
 
 def _batch_follows(segment: LogSegment, position: int) -> bool:
-    """Return whether a valid batch is anywhere from `position` on: then the damage is no torn tail. One can be at
-    `position` itself, if offsets before it are too high."""
-    # A batch begins with its base offset, whose upper half is that of the segment's base offset, or one more.
+    """Return whether a valid batch is anywhere from `position` on: then the damage is no torn tail. The batch at
+    `position` itself may be valid but for its offset, which has to be above those before it."""
+    # A batch begins with its base offset, whose upper four bytes are those of the segment's base offset, or one more.
     upper = segment.base_offset >> 32
     halves = b"|".join(re.escape(half.to_bytes(4, "big")) for half in (upper, upper + 1))
     pattern = re.compile(b"(?:" + halves + b").{12}" + bytes([MAGIC]), re.DOTALL)

@@ -76,7 +76,7 @@ def open_log(
     # After a crash the .txnindex files of the recovered segments may be incomplete.
     recovered_from = None if clean_shutdown else log.segments.containing(recovery_point).base_offset
     if not clean_shutdown:
-        # Their index files may be torn, and once the recovery point is above them no start checks them.
+        # Their index files may be torn, too, and no start checks segments below the recovery point.
         for segment in log.segments.from_offset(recovery_point)[:-1]:
             log.segments.seal(segment)
         if log.segments.active.size:

@@ -101,7 +101,7 @@ class LogSegment:
         self.jitter_ms = 0
         self._index_interval = index_interval
         self._publishes = False
-        # The bytes of both indexes that their files have; None if the files may have other content.
+        # How many bytes of each index are in its file; None if the files may have other content.
         self._published: tuple[int, int] | None = None
         self._reserved = 0
         self._created_ms = created_ms
@@ -233,8 +233,8 @@ class LogSegment:
         self.sealed = False
 
     def update_indexes(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Note the largest timestamp, and add an index entry if more than the interval was written since the last one
-        (LogSegment.append)."""
+        """Note the largest timestamp, and add an index entry if more than `index.interval.bytes` were written since the
+        last one (LogSegment.append)."""
         largest = self._largest
         if largest is None or max_timestamp > largest[0]:
             self._largest = (max_timestamp, last_offset)
@@ -279,7 +279,7 @@ class LogSegment:
             self._largest = (timestamp, self.base_offset + relative)
 
     def reset_indexes(self) -> None:
-        """Forget everything about the content; the caller passes every batch to `update_indexes` then."""
+        """Empty the indexes; the caller then passes every batch to `update_indexes`."""
         self._offset_index, self._time_index = OffsetIndex(), TimeIndex()
         self._largest = None
         self._first_timestamp = None
@@ -315,8 +315,8 @@ class LogSegment:
                 self._transaction_index.unload()
 
     def publish_indexes(self) -> None:
-        """Write new entries of the active segment to its index files, for Kafka's tools: they accept a file with fewer
-        entries, but fail without a file and then create it (AbstractIndex). Kafka maps its files into memory.
+        """Write new entries of the active segment to its index files, only for Kafka's tools. They accept files that
+        lack the last entries; instead of a missing file they create an empty one, and may fail (AbstractIndex).
 
         Never raises: recovery does not read these files, and `seal` completes them.
         """
@@ -335,7 +335,7 @@ class LogSegment:
             self._published = sizes
 
     def seal(self) -> None:
-        """Complete the index files, with an entry for the last timestamp, as Kafka does at a roll and at close."""
+        """Complete the index files, with an entry for the largest timestamp, as Kafka does at a roll and at close."""
         if self.sealed:
             return
         if self._reserved:
@@ -373,7 +373,7 @@ class LogSegment:
             file = self.open()
         below, above = index.around(offset - self.base_offset)
         if above - below > _ONE_BATCH_GAP:
-            # One large batch is probably between the two, so that `offset` is in the second one.
+            # A large batch probably fills the gap, so that `offset` is in the batch at `above`: try that one first.
             position, size, base_offset = file_batches.batch_at(file, above, self.size)
             if base_offset <= offset:
                 return position, size, base_offset
@@ -406,7 +406,7 @@ class LogSegment:
         if self._largest is None:
             if not self.size:
                 return -1, self.base_offset
-            # The index has no entry, because the segment was never closed.
+            # The index has no entry, because the segment was never sealed.
             self.rebuild_indexes()
             assert self._largest is not None
         return self._largest
@@ -454,7 +454,7 @@ class LogSegment:
     # --- truncation, flush, deletion
 
     def truncate(self, position: int, offset: int) -> None:
-        """Truncate the file at `position`, where the batch of `offset` begins."""
+        """Truncate the file at `position`, where the batch with `offset` begins."""
         offsets, times = self.offset_index, self.time_index
         self._env.disk.truncate(self.open().fd, position)
         self.size = position

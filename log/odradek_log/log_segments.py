@@ -55,8 +55,8 @@ class LogSegments:
         return self._segments[self._segments.index(segment) + 1]
 
     def position_in(self, segment: LogSegment, offset: int) -> int:
-        """Return the position of the batch with `offset` in the segment; 0 or its size if another segment has the
-        batch."""
+        """Return the position of the batch with `offset` in the segment; 0 if an earlier segment has the batch, the
+        size of the segment if a later one has it."""
         if offset <= segment.base_offset:
             return 0
         if segment is not self.active and offset >= self.after(segment).base_offset:
@@ -75,7 +75,7 @@ class LogSegments:
         return None
 
     def find_largest_timestamp(self, start_offset: int) -> tuple[int, int, int] | None:
-        """Return the same of the first record with the largest timestamp."""
+        """Return (offset, timestamp, leader epoch) of the first record with the largest timestamp."""
         segment = max(self._segments, key=lambda segment: segment.largest_timestamp[0])
         timestamp = segment.largest_timestamp[0]
         return segment.find_timestamp(timestamp, start_offset) if timestamp >= 0 else None
@@ -114,7 +114,8 @@ class LogSegments:
                 self._bases.pop()
             else:
                 if not old.size:
-                    # No batch below this offset is left. Keep an empty file, whose name has the start of the log.
+                    # Compaction left no batch below `base_offset`. Keep an empty file, because its name has the start
+                    # offset of the log.
                     old.create_file()
                 self.seal(old)
         segment = LogSegment.create(self._env, self.directory, base_offset, config)

@@ -1,7 +1,7 @@
 """An offset checkpoint that two threads share: the event loop sets its content, another thread writes it.
 
-The newest content wins in any order of the writers, and the same content is not written twice. `checkpoints` has the
-format of the file.
+The file gets the newest content even if several threads write, and no content twice. `checkpoints` has the format of
+the file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OffsetCheckpoint:
         self._written: Mapping[TopicPartition, int] | None = None
 
     def read(self) -> dict[TopicPartition, int]:
-        """Read the file; a missing or damaged file is an empty one."""
+        """Read the file; return no offsets if it is missing or damaged."""
         try:
             found = checkpoints.read_offsets(self._env.disk, self.path)
         except CorruptLogError as error:

@@ -57,7 +57,7 @@ def _replay(producers: ProducerStateManager, segments: LogSegments, start: int) 
 def update(
     producers: ProducerStateManager, header: RecordBatchHeader, batch: bytes | bytearray | memoryview
 ) -> AbortedTransaction | None:
-    """Update `producers` with one batch of the log; `header` has its offset there. Read `batch` only if it may end a
+    """Update `producers` with one batch; `header` has the offset it has in the log. Read `batch` only if it may end a
     transaction; return the transaction if the batch aborts it."""
     if not header.attributes & CONTROL_BIT:
         producers.update(header, header.base_offset)

@@ -99,8 +99,8 @@ class ProducerStateEntry:
         return self.batches[-1].last_offset if self.batches else -1
 
     def has_ongoing_transaction(self, producer_epoch: int) -> bool:
-        """Return whether a transaction with this producer epoch is ongoing. One with an older epoch may have ended
-        elsewhere."""
+        """Return whether a transaction with this producer epoch is ongoing. One with an older epoch may have ended at
+        its coordinator."""
         return self.current_txn_first_offset is not None and self.producer_epoch == producer_epoch
 
     def is_duplicate_or_fenced(self, header: RecordBatchHeader) -> bool:
@@ -173,7 +173,8 @@ class ProducerStateManager:
         self, producer_id: int, producer_epoch: int, sequence: int, *, adds: bool, now_ms: int
     ) -> VerificationGuard | Rejection:
         """Return the guard for a transactional batch that the coordinator has to verify first. ONGOING if the
-        transaction is ongoing in this partition already; a rejection if the batch cannot be appended anyway."""
+        transaction is ongoing in this partition already; a rejection if the batch cannot be appended anyway. `adds` as
+        in `VerificationGuard`."""
         entry = self._entries.get(producer_id)
         if entry is not None:
             if producer_epoch < entry.producer_epoch:
@@ -272,8 +273,9 @@ class ProducerStateManager:
         epoch, current = marker.producer_epoch, entry.producer_epoch
         late = epoch < current
         if epoch == current and marker.transaction_version >= _EPOCH_GROWS_FROM:
-            # This marker ends the transaction before the ongoing one. Without an ongoing one, it is a retry after a
-            # lost response; and at the highest epoch there is no next one.
+            # A marker has the epoch after that of its transaction, except at the highest epoch, which has none after
+            # it. So this marker ends the transaction before the ongoing one; without an ongoing one, the coordinator
+            # repeats the marker after a lost response.
             late = entry.current_txn_first_offset is not None and epoch != _MAX_EPOCH
         if late:
             return Rejection(

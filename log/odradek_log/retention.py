@@ -1,4 +1,4 @@
-"""Which of the oldest segments retention deletes (UnifiedLog.deleteOldSegments). Pure functions."""
+"""Decide how many of the oldest segments retention deletes (UnifiedLog.deleteOldSegments). Pure functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from odradek_log.log_config import LogConfig
 
 class SegmentRetention(NamedTuple):
     """A segment. `end_offset` is exclusive; `newest_ms` returns the largest timestamp, or the modification time of the
-    file without one. It may read the disk, so that it is called only if needed."""
+    file without one. It may read the disk: call it only if needed."""
 
     end_offset: int
     size: int

@@ -22,7 +22,7 @@ _VERSION = 0
 
 
 class AbortedTransaction(NamedTuple):
-    """An aborted transaction. `last_offset` is that of its marker, `last_stable_offset` that after the marker."""
+    """An aborted transaction. `last_offset` is that of its marker; `last_stable_offset` is the one after the marker."""
 
     producer_id: int
     first_offset: int
@@ -84,7 +84,7 @@ class TransactionIndex:
         return self.entries()[: self._first_from(self._read(), offset)]
 
     def replace(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Set all entries. If the file differs, replace it and force it to the disk; otherwise let `sync` do that,
+        """Set all entries. If the file differs, replace it and force it to the disk. If not, the next `sync` forces it,
         because the process that wrote the file may have been killed before its sync."""
         data = b"".join(transaction.encode() for transaction in transactions)
         if data != self._read() or self._torn:

@@ -21,7 +21,7 @@ class VerificationGuard:
         """`adds`: the coordinator adds the partition to the transaction (transaction version 2)."""
         self.producer_epoch = producer_epoch
         self.lowest_sequence = sequence
-        """The lowest of all batches that wait with this guard."""
+        """The lowest first sequence of all batches that wait with this guard."""
         self.adds = adds
         self.began_ms = began_ms
 
@@ -65,7 +65,7 @@ class VerificationGuards:
         if guard is None:
             return
         if header.is_control and guard.adds and header.producer_epoch == guard.producer_epoch:
-            # Under transaction version 2 a marker has the epoch of the transaction after the one that it ends.
+            # Under transaction version 2 a marker has the epoch of the next transaction: keep the guard of that one.
             return
         del self.open[header.producer_id]
 

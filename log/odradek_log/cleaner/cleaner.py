@@ -163,7 +163,7 @@ class Cleaner:
         disk = self._log.env.disk
         for name in disk.names(self._directory):
             if name.endswith(CLEANED):
-                # An earlier pass could not remove it. At a start it would undo a replacement (`log_loader`).
+                # An earlier pass could not remove this file. At a start it would undo a replacement (`log_loader`).
                 disk.remove(f"{self._directory}/{name}")
         yield from self._index()
         self.waits = True

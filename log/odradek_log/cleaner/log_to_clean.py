@@ -14,8 +14,8 @@ _NEVER_MS = 1 << 62
 
 
 class CleanableSegment(NamedTuple):
-    """A segment. The functions return the largest timestamp and that of the first batch, not positive without one; they
-    may read the disk, so that they are called only if needed."""
+    """A segment. The functions return the largest timestamp and that of the first batch, or 0 or less without one. They
+    may read the disk: call them only if needed."""
 
     base_offset: int
     size: int

@@ -1,8 +1,8 @@
 """The last offset of each key in the dirty part of a log, in bounded memory (Kafka's OffsetMap).
 
-Kafka's SkimpyOffsetMap has a hash of each key, in 24 bytes. This map has short keys themselves, in a dict, whose
-entries take more memory: fewer keys fit into `log.cleaner.dedupe.buffer.size`, so that a log with many keys takes more
-passes.
+Kafka's SkimpyOffsetMap keeps a hash of each key and its offset in 24 bytes. This map keeps short keys themselves, in
+dicts, whose entries take more memory: fewer keys fit into `log.cleaner.dedupe.buffer.size`, and a log with many keys
+takes more passes.
 """
 
 from __future__ import annotations

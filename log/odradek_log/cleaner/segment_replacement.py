@@ -1,4 +1,4 @@
-"""Replace segments of a log by a cleaned one, safely for a crash at any point (LocalLog.replaceSegments).
+"""Replace segments of a log by a cleaned one, so that a crash at any point loses nothing (LocalLog.replaceSegments).
 
 Renames `.cleaned` to `.swap`: from here on the new segment is valid. Then renames the old files to `.deleted`, and
 removes the suffix `.swap`. `log_loader` completes or undoes what a crash leaves. Readers keep an old file open.

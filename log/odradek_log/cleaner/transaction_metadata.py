@@ -1,4 +1,4 @@
-"""Which batches belong to aborted transactions, and which markers the cleaner can remove (CleanedTransactionMetadata).
+"""Find the batches of aborted transactions and the markers that the cleaner can remove (CleanedTransactionMetadata).
 
 The cleaner reads nothing above the last stable offset, so that the transaction indexes have every aborted transaction.
 """
@@ -46,8 +46,8 @@ class CleanedTransactionMetadata:
         return True
 
     def on_control_batch_read(self, header: RecordBatchHeader, commit: bool | None) -> bool:
-        """Return whether a control batch can be removed, because no batch of its transaction is left. `commit` is that
-        of the marker, None without one."""
+        """Return whether a control batch can be removed, because no batch of its transaction is left. `commit` is
+        whether its marker commits; None without a marker."""
         self._begin(header.last_offset)
         if commit is None:
             return header.count == 0
