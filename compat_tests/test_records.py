@@ -1,5 +1,6 @@
 """Records of every shape, with every codec, written by every client and read by every other."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -50,10 +51,14 @@ class _Written:
     messages: list[tuple[str, Message]]
 
 
+_numbers = itertools.count()
+
+
 @pytest.fixture(scope="module")
 def written(servers: str) -> _Written:
     """Every client has written all the shapes that it can express, with every codec that it knows."""
-    topic = create_topic(servers, "all-shapes")
+    # xdist may run tests of other modules in between, and this fixture then runs once more on the same servers.
+    topic = create_topic(servers, f"all-shapes-{next(_numbers)}")
     messages: list[tuple[str, Message]] = []
     for client in CLIENTS:
         if client.missing() is None:

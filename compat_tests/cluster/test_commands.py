@@ -51,7 +51,7 @@ def test_replicas_are_placed_moved_led_and_compared(cluster: BrokerCluster) -> N
         assert states == {0: "up", 1: "down", 2: "up"}
         assert {row["topic"] for row in seen["under_replicated"]} >= {"by-command"}
         compared = _rows(cluster, "verify", "by-command", code=1)
-        assert {row["result"] for row in compared} == {"broker 1 does not run"}
+        assert {row["result"] for row in compared} == {"broker 1 is not running"}
     finally:
         cluster.start(1)
     _until_well(cluster)
