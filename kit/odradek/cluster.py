@@ -45,7 +45,8 @@ class Cluster:
     - `topics` are created by the first `start`, and again by `reset`.
     - `brokers=3` starts three brokers that replicate, with the ids 0, 1 and 2; `racks=["a", "a", "b"]` names their
       racks. `stop`, `kill` and `start` take the id of one broker, and `add_broker` adds another.
-    - `config` has Kafka's names and values, such as `{"message.max.bytes": 2_000_000}`.
+    - `config` has Kafka's names and values, such as `{"message.max.bytes": 2_000_000}`. A setting of Kafka that has no
+      effect in Odradek is accepted without a warning.
     - `data` is the data directory. Without it the cluster uses a temporary directory and `close` removes it.
     - `port=0` lets the system choose a port. `stop`, `kill` and `start` keep it.
     - `emulate="3.9"` makes ApiVersions respond as that release of Kafka does.
@@ -137,7 +138,7 @@ class Cluster:
                 self._create_own_topics()
         except BaseException:
             if first:
-                # After a first start that failed nothing runs and no file is left; the next start is the first again.
+                # The next start is then a first start again, which creates the topics.
                 self.close()
             raise
         return self
@@ -268,8 +269,9 @@ class Cluster:
                 time.sleep(_POLL_S)
 
     def advance(self, *, wall_ms: int = 0, timeouts_ms: int = 0) -> None:
-        """Advance the brokers' wall clock (record timestamps, retention), or their clock of timeouts (sessions,
-        delays), which never runs backwards. A negative `wall_ms` moves the wall clock back.
+        """Advance the brokers' wall clock (record timestamps, retention) and clock of timeouts (sessions, delays).
+
+        A negative `wall_ms` moves the wall clock back; the clock of timeouts never runs backwards.
 
         Timers that become due have fired when this returns. Retention and the log cleaner read the wall clock at their
         next run: after `log.retention.check.interval.ms` and `log.cleaner.backoff.ms` on the clock of timeouts, or when

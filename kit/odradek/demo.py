@@ -3,8 +3,8 @@
 The broker is a `Cluster` or, with BOOTSTRAP in the environment, another one; the client is confluent-kafka, the job is
 `odradek_pipeline`. Exits 0 when every count is right, else 1.
 
-The views of half a minute have timestamps of nine minutes, so that there are several windows. An argument sets for how
-many seconds visitors send views.
+Visitors send views for 22 seconds, or for the seconds in the argument. Each second advances the timestamps by 24
+seconds, so that there are several windows of a minute.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Faults that a test orders: responses that the broker delays, fails or drops, and connections that it closes."""
+"""Faults that a test injects: the broker delays or fails requests, drops responses, or closes connections."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Faults:
         client_id: str | None = None,
         broker: int | None = None,
     ) -> None:
-        """Delay each request, or its response, by `ms` on the clock of timeouts. Raises as `Faults` says."""
+        """Delay each matching request, or its response, by `ms` on the clock of timeouts. Raises as `Faults` says."""
         if ms < 0:
             raise ValueError(f"ms must be at least 0, got {ms}")
         self._add(Fault("delay", when, api, times, client_id, delay_ms=ms, broker=broker))

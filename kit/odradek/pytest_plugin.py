@@ -96,7 +96,7 @@ def _starting(make: Callable[P, Cluster], made: list[Cluster]) -> Callable[P, Cl
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the broker's log to the report of a test that fails."""
+    """Add the log of the fixture `kafka` to the report of a test that fails."""
     report = yield
     arguments = getattr(item, "funcargs", {})
     if report.when == "call" and report.failed:

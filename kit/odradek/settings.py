@@ -25,7 +25,7 @@ _NOT_SETTINGS = re.compile(r"KAFKA_(VERSION|HEAP_OPTS|OPTS|JMX_|GC_LOG|LOG4J_|JV
 _CLUSTER_ID = "CLUSTER_ID"
 # Not a setting of Kafka, which reads the cluster id from meta.properties.
 _CLUSTER_ID_SETTING = "cluster.id"
-# Settings per listener or per mechanism, whose names are not in the table.
+# Prefixes of settings whose names are not in the table, such as those of one listener.
 _OPEN_PREFIXES = ("listener.name.", "metric.", "metrics.", "config.providers.")
 
 

@@ -43,7 +43,7 @@ class BatchProgress:
 
 
 def executed(progress: Mapping[str, Any]) -> bool:
-    """Whether a report is about a batch: Spark also reports while it is idle, without a duration of a batch."""
+    """Return whether a report is about a micro-batch: a report from an idle query has no duration `addBatch`."""
     return "addBatch" in progress.get("durationMs", {})
 
 

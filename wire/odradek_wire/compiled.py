@@ -4,8 +4,8 @@ The compiled source is fast, and short enough to compile in a millisecond or two
 
 - One `struct` call reads or writes neighbouring fields of fixed size, together with the string before them (decoding)
   or the string or arrays of integers among them (encoding). A table keeps one `struct` for each length that was seen.
-- A decoder first assumes that what is usually absent or short (a nullable array of structs, the rest of a varint) is
-  absent, and reads again if it is present: every valid message has enough bytes after it for the first attempt.
+- A decoder first assumes the usual case: a nullable array of structs has no elements, a varint has one byte. It reads
+  again if that was wrong. Every valid message has enough bytes left for the first attempt.
 - Structs are filled without their constructor, and arrays of structs are loops: no function call per element.
 - `struct` and indexing detect the end of the data. Nothing is allocated by a count before its elements are read.
 - `interpreter` does everything rare: tagged fields, unknown tags and errors, for which it finds the field and the byte.

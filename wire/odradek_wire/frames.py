@@ -29,8 +29,8 @@ _CORRELATION_ID = Packing(">i")
 def decode_request_header(data: Buffer) -> tuple[int, int, int, str | None, int]:
     """Return ``(api_key, api_version, correlation_id, client_id, body_position)``. Raises DecodeError.
 
-    Reads the header of an unknown API as header v1. An unsupported version has the header of its neighbours, so that
-    the broker can answer ApiVersions with UNSUPPORTED_VERSION.
+    Reads the header of an unknown API as header v1, and that of an unsupported version by `request_header_version`, so
+    that the broker can answer ApiVersions with UNSUPPORTED_VERSION.
     """
     try:
         api_key, api_version, correlation_id, size = _unpack_head(data, 0)

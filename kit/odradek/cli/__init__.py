@@ -1,6 +1,6 @@
 """The `odradek` command line.
 
-Owns the list of commands, exit codes and the one-line error for bad input. Each command is a module of this package,
+Owns the list of commands, the exit codes and the errors, which have one line. Each command is a module of this package,
 which is imported only when the command is called, so that `odradek up` starts quickly.
 """
 
@@ -53,7 +53,8 @@ def command() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command. Exits 0 on success, 2 on bad input, with one line on standard error, and 130 on Ctrl-C."""
+    """Run the command. Exits with the code that it returns, or 0; with 2 after bad input, or when no broker responds,
+    with one line on standard error; and with 130 on Ctrl-C."""
     try:
         result = command.main(arguments, prog_name="odradek", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -15,7 +15,7 @@ from odradek_wire.messages.incremental_alter_configs import (
 
 _TOPIC, _BROKER = 2, 4
 _SET, _DELETE = 0, 1
-# ConfigSource of KIP-226, as Kafka's tools name them.
+# The values of config_source in DescribeConfigs (KIP-226), under names of ours.
 _SOURCES = {
     1: "topic",
     2: "broker",

@@ -34,7 +34,7 @@ def default_listeners(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def own_address(environment: Mapping[str, str]) -> str:
-    """Return the address at which a process of the same container reaches the broker with these variables.
+    """Return the address at which a process of the same container reaches the broker that these variables configure.
 
     Raises SettingsError and ValueError for variables with which no broker can start.
     """

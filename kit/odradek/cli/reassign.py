@@ -70,7 +70,7 @@ def command(
 
     Give topics or partitions and --to, or --drain, or --file. With --to the brokers take turns as the first replica,
     the preferred leader, of a topic's partitions; for one partition the first broker of --to is the preferred leader.
-    --verify and --cancel without a plan are about all reassignments in progress.
+    Without a plan, --verify and --cancel apply to all reassignments in progress.
 
     Exits 1 if the controller refused a reassignment or, with --verify, if one is not done.
     """

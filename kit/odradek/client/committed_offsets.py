@@ -7,6 +7,7 @@ from odradek.exceptions import KafkaError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
+# Versions of OffsetFetch: several groups in one request (KIP-709), and topic ids in place of names (KIP-848).
 _FIRST_BATCHED = 8
 _FIRST_BY_ID = 10
 _NOTHING_COMMITTED = -1

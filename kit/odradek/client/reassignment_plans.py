@@ -27,9 +27,10 @@ class ReassignmentPlanError(ValueError):
 def plan_to_move(
     partitions: Sequence[PartitionInfo], brokers: Sequence[int], replicas: int | None = None
 ) -> dict[TopicPartition, list[int]]:
-    """Plan to move each partition to `brokers`, or to this number of them.
+    """Plan to move each partition to all of `brokers`, or to `replicas` of them.
 
-    The brokers take turns as the first replica, so that each becomes the preferred leader of its share.
+    The brokers take turns as the first replica, so that each becomes the preferred leader of its share. Raises
+    ReassignmentPlanError for more replicas than brokers.
     """
     count = len(brokers) if replicas is None else replicas
     if not 0 < count <= len(brokers):
@@ -44,7 +45,7 @@ def plan_to_drain(state: ClusterState, broker: int) -> dict[TopicPartition, list
     """Plan to move every replica of `broker` to a running broker that has no replica of the partition.
 
     Prefers a rack without a replica of the partition, then the broker with the fewest replicas. The new replica takes
-    the position of the old one.
+    the position of the old one. Raises ReassignmentPlanError for a partition that no other running broker can take.
     """
     load = Counter(replica for partition in state.partitions for replica in partition.replicas)
     plan = {}

@@ -1,8 +1,8 @@
 """Compare the replicas of a partition: fetch each broker's own copy and find the first offset where two copies differ.
 
 Replicas must not differ below the high watermark. The comparison fetches one range of offsets after the other from all
-brokers and compares batches (offsets, leader epoch, checksum of the bytes); only in a range that differs it compares
-records, to find the first offset. Followers serve consumers from Fetch version 11 on (KIP-392).
+brokers and compares batches (offsets, leader epoch, checksum of the bytes). It compares records only in a range that
+differs, to find the first offset. Followers serve consumers from Fetch version 11 on (KIP-392).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FETCH_BYTES_MAX = 4 * 1024 * 1024
 _WAIT_MS = 100
 _CATCH_UP_S = 10.0
 _MAGIC_AT = 16
-"""The checksum begins here: base offset and leader epoch, which come before, are compared as numbers."""
+"""The comparison's checksum covers a batch from here on. Offsets and leader epoch are compared as numbers."""
 
 BatchSummary = tuple[int, int, int, int]
 """A batch: base offset, next offset, leader epoch, checksum."""

@@ -24,7 +24,7 @@ Config = IncrementalAlterConfigsRequest.AlterableConfig
 
 
 def throttle(client: Client, state: ClusterState, plan: ReassignmentPlan, bytes_per_s: int) -> None:
-    """Limit the copying from existing replicas to those that `plan` adds to `bytes_per_s` per broker.
+    """Limit each broker to `bytes_per_s` for the copying to the replicas that `plan` adds.
 
     Replication between existing replicas has no limit. Raises ClientError.
     """

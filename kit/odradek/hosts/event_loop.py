@@ -1,4 +1,4 @@
-"""The event loop of a broker: uvloop if it is installed. The process's event loop policy stays as it is."""
+"""The event loop of a broker, and a log line when it cannot accept connections for lack of file descriptors."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from odradek_broker.logger import Logger
 
 _ACCEPT_FAILED = "socket.accept() out of system resource"
-"""The message of asyncio, which tries a thousand times a second to accept and calls the handler each time."""
+"""The message of asyncio's error, which it reports to the handler up to a thousand times a second."""
 _ACCEPT_AGAIN = "._start_serving("
 _REPORT_S = 60
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return a new event loop; the process's policy and current loop stay as they are."""
+    """Return a new event loop, of uvloop if it is installed; the process's policy and current loop stay as they are."""
     try:
         import uvloop
     except ImportError:
@@ -31,7 +31,7 @@ def log_refused_accepts(loop: asyncio.AbstractEventLoop, log: Logger) -> None:
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         nonlocal logged_at
         if context["message"] != _ACCEPT_FAILED:
-            # asyncio accepts again a second later, even on a listener that was closed meanwhile.
+            # asyncio tries again a second later and fails if the listener was closed meanwhile: no reason to log.
             closed = _ACCEPT_AGAIN in context["message"] and isinstance(context.get("exception"), ValueError)
             if not closed:
                 loop.default_exception_handler(context)

@@ -64,7 +64,7 @@ class ProcessHost:
         self._reader = threading.Thread(target=self._read_log, args=(self._child,), name="odradek log", daemon=True)
         self._reader.start()
         try:
-            # Before the brokers start, because their first record has a time already.
+            # Before the brokers start, because their first record already has a timestamp.
             self._send({"do": "advance", "wall_ms": self._wall_ahead_ms, "timeouts_ms": 0})
             for fault in self._faults:
                 self._send({"do": "fault", **asdict(fault)})

@@ -1,8 +1,8 @@
 """Records in another format or codec.
 
 `down_convert` turns batches into a message set for an old consumer, `recompress` changes the codec of a batch for a
-topic's `compression.type`. Leaves what a broker refuses from a producer, and message sets that old producers send, to
-`log_validator`. Reads nothing beyond its bounds: `CorruptRecordError` for anything broken.
+topic's `compression.type`. Leaves to `log_validator` the checks of records from producers, and the message sets that
+old producers send. Raises `CorruptRecordError` for malformed bytes.
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ every record in either case. A message set becomes one batch.
 
 Leaves to the log: size limits (before, and again if `was_rewritten`), sequences, producer epochs, offsets. Leaves to
 the handler of Produce: what each version allows (only magic 2 from version 3 on, zstd from 7 on; an empty `records`
-field is no error before 3), and transactions. Kafka sends the message of a rejection only with record errors.
+field is no error before 3), and transactions. Kafka sends the message of a rejection to the client only if there are
+record errors.
 
 The error codes are those of Kafka 4.3.0 and 3.9.1, with these differences: offset deltas other than 0, 1, 2 … are
 INVALID_RECORD unless the batch is rebuilt anyway (Kafka writes them into its log, or returns UNKNOWN_SERVER_ERROR if
@@ -277,8 +278,8 @@ def _with_append_time(
 def _with_timestamps(
     data: Buffer, header: RecordBatchHeader, timestamp_type: TimestampType, max_timestamp: int
 ) -> tuple[Buffer, RecordBatchHeader, bool]:
-    """Set timestamp type and max timestamp, in a copy if `data` is read-only; return header and whether it is a
-    copy."""
+    """Set timestamp type and max timestamp, in a copy if `data` is read-only; return the data, their header, and
+    whether they are a copy."""
     copied = False
     if isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly):
         data = bytearray(data)
@@ -288,7 +289,7 @@ def _with_timestamps(
 
 
 def _all_within(earliest: int, latest: int, rules: ValidationRules, now_ms: int) -> bool:
-    """Return whether both timestamps are within the limits. A timestamp of -1 (none) may need a closer look."""
+    """Return whether both timestamps are within the limits; -1 (none) may not be, and is still valid in a record."""
     return now_ms - earliest <= rules.timestamp_before_max_ms and latest - now_ms <= rules.timestamp_after_max_ms
 
 

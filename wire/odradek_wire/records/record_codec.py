@@ -208,7 +208,7 @@ def read_varlong(data: bytes, position: int) -> tuple[int, int]:
 
 
 def encode(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytes:
-    """Encode records as an uncompressed batch with this base offset and base timestamp has them."""
+    """Return the bytes of the records in an uncompressed batch with this base offset and base timestamp."""
     output = bytearray()
     for record in records:
         append_record(
