@@ -1,6 +1,6 @@
-"""The work of clients over all owners of a data directory, and the check that all of it is stored.
+"""The work of clients with all owners of a data directory, and the check that all of it is stored.
 
-Owns the memory of it: what a broker acknowledged is written down here as it was told, and compared as a whole.
+Owns the record of the work: everything that a broker acknowledged, as the client received it, for the comparison.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Read(NamedTuple):
 
 @dataclass
 class Topic:
-    """As its creator and those after him want it."""
+    """The topic's expected state after all requests."""
 
     partitions: int
     config: dict[str, str] = field(default_factory=dict)
@@ -86,19 +86,19 @@ class History:
             "bootstrap.servers": site.bootstrap_servers,
             "log_level": 0,
             "reconnect.backoff.max.ms": 500,
-            # Who begins anew with its bootstrap servers, and meets there a broker that knows of no broker yet (over
-            # ZooKeeper, before its controller has spoken), does not ask again for minutes.
+            # librdkafka's rebootstrap may meet a broker that knows no brokers yet (over ZooKeeper, before the first
+            # metadata update), and then requests no metadata for minutes.
             "metadata.recovery.strategy": "none",
         }
         self._survivor = self._producer(**{"enable.idempotence": True, "message.timeout.ms": int(2 * WAIT_S * 1000)})
-        """An idempotent producer that knows nothing of the moves."""
+        """An idempotent producer that lives through all moves."""
 
         self._admin: AdminClient
         self._worker: Producer
 
     def meet(self) -> None:
-        """There is an owner. Who asks for groups must not be older: librdkafka goes on asking a coordinator that it
-        has given up when it began anew with its bootstrap servers."""
+        """Connect new clients to the owner. Older clients must not send group requests: after a rebootstrap librdkafka
+        still sends them to the former coordinator."""
         self._admin = AdminClient(self._common)
         self._worker = self._producer(**{"enable.idempotence": True, "compression.type": "lz4", "linger.ms": 5})
 
@@ -108,7 +108,7 @@ class History:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """The first owner has just begun."""
+        """Create the topics with the first owner."""
         self._create("plain", 3, {"retention.ms": "86400000"})
         self._create("grown", 1, {"segment.bytes": "1048576", "retention.bytes": "104857600"})
         self._create("packed", 2, {"compression.type": "zstd", "message.timestamp.type": "LogAppendTime"})
@@ -119,14 +119,14 @@ class History:
         self._create("raw", 1, {"retention.ms": "-1"})
         self._create("transactions", 1)
         self._create("never-written", 2)
-        # Without settings: Kafka 4.3.0 itself finds those of a deleted topic again at its next start, when all of the
-        # metadata are read at once, and gives them to the new topic of that name.
+        # Without settings: at its next start Kafka 4.3.0 reads all metadata in one batch and gives the settings of the
+        # deleted topic to the new topic of the same name.
         self._create("again", 2)
         self._set(_BROKER, "", {"message.max.bytes": "2000000"})
         self._set(_BROKER, "1", {"log.cleaner.threads": "2"})
 
     def write(self) -> None:
-        """Everything once more, by the present owner."""
+        """Send every kind of request to the present owner."""
         self._rounds += 1
         round_ = self._rounds
         self._create(f"made-{round_}", 2, {"retention.ms": str(3_600_000 * round_)})
@@ -152,7 +152,7 @@ class History:
         self._places = {name: place for name, place in self._site.directories().items() if not _LEFT_OVER.match(name)}
 
     def survive(self) -> None:
-        """Give the producer that lives all the time something to send; now, or when there is a broker again."""
+        """Queue records in the surviving producer, which sends them when a broker is running."""
         self._send(self._survivor, "survivor", [(0, None, 50)] * 100)
 
     def _create(self, name: str, partitions: int, config: dict[str, str] | None = None) -> None:
@@ -162,7 +162,7 @@ class History:
             try:
                 self._done(self._admin.create_topics([new], operation_timeout=WAIT_S))
             except KafkaException as refusal:
-                # Over ZooKeeper one that is being deleted still has its name, though nobody can see it.
+                # Over ZooKeeper a topic keeps its name until its deletion is complete, although Metadata omits it.
                 error: KafkaError = refusal.args[0]
                 if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
@@ -175,7 +175,7 @@ class History:
         self._topics[name].id = self._ids()[name]
 
     def _delete(self, name: str) -> None:
-        """Its directories wait to be removed when the move begins."""
+        """Delete a topic; its directories may still wait for their removal when the owner ends."""
         if self._topics.pop(name, None) is None:
             return
         self._done(self._admin.delete_topics([name], operation_timeout=WAIT_S))
@@ -188,7 +188,7 @@ class History:
         self._epochs = {key: epoch for key, epoch in self._epochs.items() if key[0] != name}
 
     def _set(self, kind: int, name: str, values: dict[str, str]) -> None:
-        """librdkafka cannot name what all brokers have in common."""
+        """Set dynamic settings by a raw request, because librdkafka cannot name the default of all brokers."""
         configs = [{"name": key, "config_operation": 0, "value": value} for key, value in values.items()]
         resource = {"resource_type": kind, "resource_name": name, "configs": configs}
         peer = Peer("the owner", self._site.bootstrap_servers)
@@ -201,7 +201,7 @@ class History:
         assert self._refused == [], [str(each) for each in self._refused[:3]]
 
     def _send(self, producer: Producer, topic: str, wanted: Iterable[tuple[int, str | None, int]]) -> None:
-        """Of each: the partition, the key, the size of the value."""
+        """Send records; `wanted` has the partition, the key and the size of the value of each."""
         for partition, key, size in wanted:
             self._sequence += 1
             value = (b"%d " % self._sequence).ljust(size, b"x")
@@ -212,7 +212,7 @@ class History:
                 key,
                 partition,
                 on_delivery=self._delivered(tuple(headers)),
-                # Delivery reports do not tell what LogAppendTime made of it: then the first reader does.
+                # With LogAppendTime the delivery report lacks the broker's timestamp; the first read provides it.
                 timestamp=int(time.time() * 1000) - self._sequence % 1000,
                 headers=headers,  # type: ignore[arg-type]
             )
@@ -231,7 +231,7 @@ class History:
         return delivered
 
     def _produce_raw(self) -> None:
-        """Batches of a producer that counts itself: the last one of before is known, one that leaves a gap refused."""
+        """Send raw batches. The broker knows the last batch of the former owner as a duplicate, and refuses a gap."""
         peer = Peer("the owner", self._site.bootstrap_servers)
         if self._raw_producer is None:
             told = peer.ask("InitProducerId", 4, {"transactional_id": None, "transaction_timeout_ms": 60_000})
@@ -258,7 +258,7 @@ class History:
         assert (told["error_code"], told["base_offset"]) == expected, told
 
     def _trim(self) -> None:
-        """Up to the last fifty records."""
+        """Delete all but the last fifty records with DeleteRecords."""
         cut = self._records["trimmed", 0][-50].offset
         self._done(self._admin.delete_records([TopicPartition("trimmed", 0, cut)]))
         self._starts["trimmed", 0] = cut
@@ -271,7 +271,7 @@ class History:
         return [line for file in files if file.exists() for line in file.read_text().splitlines()]
 
     def _read_as_group(self) -> None:
-        """From where the group was to the end."""
+        """Read from the group's committed offsets to the end, and commit."""
         consumer = self._consumer(_GROUP, **{"auto.offset.reset": "earliest"})
         consumer.subscribe(["plain"])
         expected = {
@@ -298,8 +298,8 @@ class History:
         consumer.close()
 
     def _transact(self) -> None:
-        """One that is committed, one that is aborted, by a producer whom its coordinator remembers; and one that the
-        next owner finds open."""
+        """Commit a transaction and abort one with a producer id that stays the same, and leave one open for the next
+        owner."""
         told = Peer("the owner", self._site.bootstrap_servers)
         producer = self._producer(**{"transactional.id": _TRANSACTIONAL_ID})
         producer.init_transactions(WAIT_S)
@@ -320,7 +320,7 @@ class History:
             answers.append(told.ask("InitProducerId", 4, body))
             return answers[-1]
 
-        # It may still be busy with the abortion's marker.
+        # The coordinator may still be writing the markers of the abort.
         _until(lambda: answered()["error_code"] == 0)
         assert answers[-1]["producer_id"] == (self._transactional_producer or answers[-1]["producer_id"])
         self._transactional_producer = answers[-1]["producer_id"]
@@ -333,7 +333,7 @@ class History:
     # -- checking -----------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """All that was ever written and not deleted is there, and nothing else; each directory is where it was."""
+        """Assert that exactly the written and not deleted data are there, each directory in the same place."""
         self._until_led()
         assert self._survivor.flush(WAIT_S) == 0
         assert self._refused == [], [str(each) for each in self._refused[:3]]
@@ -344,7 +344,7 @@ class History:
         own = self._dynamic(ConfigResource(ConfigResource.Type.BROKER, "1"), _OWN)
         assert own == {"log.cleaner.threads": "2"}, own
         default = self._dynamic(ConfigResource(ConfigResource.Type.BROKER, "1"), _DEFAULT)
-        default.pop("min.insync.replicas", None)  # what Kafka's controller itself writes down for all (KIP-966)
+        default.pop("min.insync.replicas", None)  # Kafka's controller itself sets this default (KIP-966)
         assert default == {"message.max.bytes": "2000000"}, default
         self._check_records()
         self._check_transactions()
@@ -362,7 +362,7 @@ class History:
                 assert _newest(found[key]) == _newest(self._records[key])
                 assert set(found[key]) <= set(self._records[key])
             elif key[0] == "packed":
-                # The broker chose the time: it is what the first reader saw.
+                # The broker set the timestamps: they must stay as the first read returned them.
                 assert [read[2:] for read in found[key]] == [read[2:] for read in self._records[key]]
                 known = [read for read in self._records[key] if read.timestamp[0] == 2]
                 assert found[key][: len(known)] == known
@@ -372,7 +372,7 @@ class History:
                 assert found[key] == self._records[key], _difference(key, found[key], self._records[key])
 
     def _check_transactions(self) -> None:
-        """What was committed, and nothing else, is to be seen when the last owner's open transaction has ended."""
+        """End the former owner's open transaction, and assert that only committed records are visible."""
         self._producer(**{"transactional.id": _LEFT_OPEN}).init_transactions(WAIT_S)
         place = "transactions", 0
         found, _ = self._read([place], isolation="read_committed")
@@ -381,7 +381,7 @@ class History:
     def _read(
         self, wanted: list[tuple[str, int]], *, isolation: str = "read_uncommitted"
     ) -> tuple[dict[tuple[str, int], list[Read]], dict[tuple[str, int], int]]:
-        """Everything that is in these partitions, and where each begins."""
+        """Return all records of these partitions, and their log start offsets."""
         consumer = self._consumer("nobody", **{"enable.partition.eof": True, "isolation.level": isolation})
         starts = {key: _start(consumer, key) for key in wanted}
         consumer.assign([TopicPartition(*key, starts[key]) for key in wanted])
@@ -413,7 +413,7 @@ class History:
         assert committed == self._committed, committed
 
     def _check_directories(self) -> None:
-        """No log was set aside; what was deleted goes away, though another owner was told to."""
+        """Assert that no log was set aside as stray, and that deleted logs disappear even after a change of owner."""
         wanted = {f"{name}-{index}" for name, topic in self._topics.items() for index in range(topic.partitions)}
 
         def theirs() -> set[str]:
@@ -441,7 +441,7 @@ class History:
         return {name: str(future.result(WAIT_S).topic_id) for name, future in told.items()}
 
     def _until_led(self) -> None:
-        """Every topic is there with all its partitions, and nothing but these."""
+        """Wait until Metadata lists exactly the expected topics, with a leader for each partition."""
 
         def as_wanted() -> bool:
             found = self._admin.list_topics(timeout=WAIT_S).topics
@@ -457,7 +457,7 @@ class History:
 
 
 def _start(consumer: Consumer, place: tuple[str, int]) -> int:
-    """Where a partition begins. One that has just begun leads, as it says, a moment before it does."""
+    """Return a log start offset. A broker that has just started may list itself as the leader before it leads."""
     found: list[int] = []
 
     def told() -> bool:
@@ -482,7 +482,7 @@ def _names(directory: str, topic: str) -> bool:
 
 
 def _difference(key: tuple[str, int], found: list[Read], wanted: list[Read]) -> str:
-    """The first, rather than both lists."""
+    """Describe the first difference only."""
     pairs = enumerate(zip(found, wanted, strict=False))
     first = next((f"{ours} is not {theirs}" for _, (ours, theirs) in pairs if ours != theirs), "the rest is missing")
     return f"{key}: {len(found)} records, not {len(wanted)}: {first}"

@@ -1,7 +1,6 @@
-"""The place of a broker, which Kafka and Odradek own in turn: an address, two log directories, and perhaps a ZooKeeper.
+"""The site of a broker, which Kafka and Odradek own in turn: an address, two log directories, and perhaps a ZooKeeper.
 
-Owns how each owner is started on it and ended. An owner is told nothing of the one before: what it
-knows, it has from the files.
+Starts and ends each owner. An owner knows its predecessor from the files only.
 """
 
 from __future__ import annotations
@@ -32,22 +31,22 @@ _CONFIG: Mapping[str, str] = {
     "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
     "auto.create.topics.enable": "false",
-    # Soon, so that the test sees what compaction leaves, and that what was deleted goes away.
+    # Short delays, so that the test sees the result of compaction and the removal of deleted logs.
     "log.cleaner.backoff.ms": "500",
     "log.segment.delete.delay.ms": "1000",
-    # Soon enough for kill -9: where a log begins is known from its checkpoint only.
+    # Short intervals because of kill -9: the log start offset is stored in the checkpoint only.
     "log.flush.offset.checkpoint.interval.ms": "500",
     "log.flush.start.offset.checkpoint.interval.ms": "500",
 }
-# As soon for Kafka's first look, which is else half a minute after its start.
+# Kafka's first checkpoint is otherwise half a minute after its start.
 _OF_KAFKA = {"log.initial.task.delay.ms": "500"}
-# No session ends by itself here, on a busy machine either.
+# Long enough that no session expires on a busy machine.
 _OVER_ZOOKEEPER = {"zookeeper.session.timeout.ms": "18000"}
 
 
 class Site:
-    """`start` an owner, `end` it, start another. With `zookeeper`, the connect string, it is broker 1 of what is kept
-    there; without, a cluster of its own."""
+    """`start` an owner, `end` it, start another. With `zookeeper`, the connect string, an owner is broker 1 of that
+    cluster; without, it is a combined broker and controller."""
 
     def __init__(self, root: Path, zookeeper: str | None) -> None:
         self._root = root
@@ -71,18 +70,18 @@ class Site:
 
     @property
     def alone(self) -> bool:
-        """It is its own controller, whoever has it."""
+        """Whether the site is a cluster of its own, without ZooKeeper."""
         return self._zookeeper is None
 
     def start(self, owner: Owner) -> None:
-        """Returns when it answers."""
+        """Start an owner and wait until it answers requests."""
         if owner == "kafka":
             self._kafka.start()
         else:
             self._start_odradek()
 
     def end(self, how: End) -> None:
-        """In order, or by kill -9; nothing of it is left in ZooKeeper then."""
+        """End the owner in order or by kill -9, and remove its ephemeral znodes."""
         if self._odradek is not None:
             self._odradek.send_signal(signal.SIGTERM if how == "stop" else signal.SIGKILL)
             code = self._odradek.wait(WAIT_S)
@@ -96,7 +95,7 @@ class Site:
             self._end_session(self._zookeeper)
 
     def close(self) -> None:
-        """Whoever runs is ended."""
+        """Kill the running owner."""
         if self._odradek is not None:
             self._odradek.kill()
             self._odradek.wait()
@@ -107,7 +106,7 @@ class Site:
         return (self._root / "odradek.log").read_text()[-3000:]
 
     def directories(self) -> dict[str, Path]:
-        """Every directory of a partition and what was made of it, by name: in which log directory it stands."""
+        """Return the log directory of every partition's directory, by name, including deleted and stray ones."""
         return {each.name: place for place in self.log_dirs for each in place.iterdir() if each.is_dir()}
 
     def _start_odradek(self) -> None:
@@ -119,15 +118,15 @@ class Site:
         else:
             config["node.id"] = str(BROKER)
         self._odradek, _ = up(self._root / "odradek.log", [*place, f"--host={host}", f"--port={port}"], config)
-        # It listens before its controller has told it of anybody, and lets whoever asks wait for that.
+        # The broker listens before its first metadata update; requests wait for the update.
         try:
             wait_until_ready(host, int(port), timeout=WAIT_S, alive=lambda: True)
         except NotReady as failure:
             raise NotReady(f"{failure}\n{self.told()}") from failure
 
     def _end_session(self, zookeeper: str) -> None:
-        """What ZooKeeper does when the session of a broker that was killed is over: Kafka's broker, at its start, does
-        not wait for that."""
+        """Delete the ephemeral znodes of a killed broker, as ZooKeeper does when the session expires. Kafka's broker
+        does not wait for that at its start."""
         client = KazooClient(zookeeper)
         client.start()
         try:

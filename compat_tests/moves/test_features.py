@@ -1,5 +1,5 @@
-"""Finalized features of a directory that passes between Kafka 4.3 and Odradek: each owner lists what it serves, and no
-level that the other one stored is lost."""
+"""Finalized features of a directory that passes between Kafka 4.3 and Odradek: each owner lists the features that it
+supports, and keeps the levels that the other owner stored."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _ask(site: Site, api: str, version: int, body: Body) -> Body:
 
 
 def _levels(site: Site) -> dict[str, int]:
-    """Feature to finalized level; every protocol that they announce is advertised."""
+    """Return the finalized levels by feature, and assert that the broker advertises the APIs of their protocols."""
     answer = _ask(site, "ApiVersions", 4, {"client_software_name": "moves", "client_software_version": "1"})
     levels = {each["name"]: each["max_version_level"] for each in answer["finalized_features"]}
     advertised = {each["api_key"] for each in answer["api_keys"]}
@@ -52,7 +52,7 @@ def _levels(site: Site) -> dict[str, int]:
 
 
 def _under(site: Site, owner: Owner, end: End = "stop", upgrade: Iterable[str] = ()) -> dict[str, int]:
-    """The levels that this owner lists, before it upgrades features to level 1."""
+    """Return the levels that this owner lists; then upgrade features to level 1 and end the owner."""
     site.start(owner)
     levels = _levels(site)
     if upgrade:

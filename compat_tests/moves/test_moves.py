@@ -1,5 +1,5 @@
-"""What one owner of a data directory wrote, the next one has: every record, topic, setting and committed offset, in
-both directions, after an orderly end and after kill -9; nothing is set aside as stray."""
+"""Each owner of a data directory has everything that the former owner stored: every record, topic, setting and
+committed offset, in both directions, after an orderly end and after kill -9. No log is set aside as stray."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def test_everything_is_there_under_the_next_owner(owners: list[tuple[Owner, End]
         history.write()
         site.end(end)
         if site.alone:
-            # Over ZooKeeper a broker that begins, Kafka's too, answers before the controller has told it of any topic,
-            # and librdkafka gives up what it holds for a topic that there is not.
+            # Over ZooKeeper a starting broker, Kafka's too, answers Metadata before it knows any topic, and librdkafka
+            # drops its queued records for an unknown topic.
             history.survive()
     site.start("odradek")
     history.meet()

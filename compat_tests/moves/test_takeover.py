@@ -19,7 +19,7 @@ _BROKERS = (1, 2, 3)
 _ASSIGNMENT = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
 _INTERNAL = "__consumer_offsets"
 _SESSION_MS = 6_000
-"""What the next owners wait for; no broker's ends by itself, on a busy machine either."""
+"""The new brokers wait for this; long enough that no session expires on a busy machine."""
 
 
 @pytest.fixture
