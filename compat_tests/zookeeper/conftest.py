@@ -1,4 +1,4 @@
-"""Three processes of ours over a ZooKeeper, which the tests of a module share, and a look into it."""
+"""Three Odradek brokers over a ZooKeeper, which the tests of a module share, and a ZooKeeper client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odradek_peers import ZooKeeperServer
 from compat_tests.zookeeper.members import Members
 
 FAILED = pytest.StashKey[bool]()
-"""Set on a test that failed: what it has used may not be as it was."""
+"""Set on a test that failed: the clusters that it used may be in another state."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -38,7 +38,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
 
 @pytest.fixture
 def zookeeper(ours: Members) -> Iterator[KazooClient]:
-    """A client below the cluster's chroot."""
+    """A ZooKeeper client with the cluster's chroot."""
     client = KazooClient(ours.zookeeper)
     client.start()
     yield client

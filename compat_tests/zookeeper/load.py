@@ -1,8 +1,8 @@
-"""Clients that work all the time while a cluster changes under them, and what they can say of it afterwards.
+"""Clients that work all the time while the brokers of a cluster change, and the checks of their results.
 
-Two idempotent producers, a group with one reader, and somebody who looks at latest and committed offsets. Each thread
-writes down what cannot be; `finish` asks whether all of it is there. When the whole cluster is killed, `cut` ends them;
-others go on with the next.
+Two idempotent producers, a group with one consumer, and a client that queries latest and committed offsets. Each thread
+records violations; `finish` checks that all records are there. When the whole cluster is killed, `cut` ends the
+clients; new clients continue with the next cluster.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from compat_tests.zookeeper.members import WAIT_S
 _PRODUCERS = 2
 _PAUSE_S = 0.02
 _BURST = 10
-"""Records of a producer for each partition; the next are made when all are acknowledged. With five requests on their
-way and more to send, librdkafka's idempotent producer asks its clock without a pause, on a thread for each broker:
-brokers on the same machine hardly answer then, and it goes on."""
+"""Records of a producer for each partition; the next burst waits until all are acknowledged. With five requests in
+flight and more to send, librdkafka's idempotent producer polls without a pause, on a thread for each broker, and takes
+the processors that the brokers on the same machine need to respond."""
 _COMMIT_S = 0.5
 _LOOK_S = 0.25
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
 
 class Load:
-    """As a context manager it is at work inside; after a cut new clients go on where those before left it."""
+    """A context manager: the clients work inside it. After a cut, new clients continue with the same topic."""
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
         self._settings = {
             "bootstrap.servers": bootstrap_servers,
             "reconnect.backoff.max.ms": 1000,
-            # The bootstrap servers may be gone for good: who has begun goes on with those it knows.
+            # The bootstrap servers may be gone for good: a running client continues with the brokers that it knows.
             "metadata.recovery.strategy": "none",
             "log_level": 0,
         }
@@ -46,17 +46,17 @@ class Load:
         self._cut = threading.Event()
         self._wrong: list[str] = []
         self._sent: dict[tuple[int, int], int] = defaultdict(int)
-        """By partition and producer: how many values, which are numbers from 0 on."""
+        """The number of values sent, by partition and producer; the values are numbers from 0 on."""
         self._acknowledged: dict[tuple[int, int], int] = defaultdict(int)
-        """Likewise."""
+        """The number of values acknowledged, by partition and producer."""
         self._producers = range(0)
         self._cut_off: set[int] = set()
-        """Producers who do not know what became of the last that they sent."""
+        """Producers that do not know the outcome of their last records."""
         self._read_to = [0] * partitions
-        """What the group's reader has seen without a gap."""
+        """The offsets up to which the group's consumer has read without a gap."""
         self._latest = [0] * partitions
         self._committed = [0] * partitions
-        """As far as somebody was told."""
+        """The largest committed offsets that any client has received."""
         self._threads: list[threading.Thread] = []
 
     def __enter__(self) -> Self:
@@ -64,7 +64,7 @@ class Load:
         self._cut.clear()
         self._producers = range(self._producers.stop, self._producers.stop + _PRODUCERS)
         self._threads = [threading.Thread(target=self._produce, args=(number,)) for number in self._producers]
-        # Left behind where nobody answers librdkafka any more, which may wait for that.
+        # Daemon threads, because librdkafka may wait without end for the response of a broker that is gone.
         self._threads += [threading.Thread(target=work, daemon=True) for work in (self._consume, self._look)]
         for thread in self._threads:
             thread.start()
@@ -80,18 +80,18 @@ class Load:
 
     @property
     def acknowledged(self) -> int:
-        """How many values."""
+        """The number of acknowledged values."""
         return sum(list(self._acknowledged.values()))
 
     def until_more(self, count: int = 500) -> None:
-        """So many more are acknowledged: it goes on."""
+        """Wait until `count` more values are acknowledged."""
         wanted = self.acknowledged + count
         _until(lambda: self.acknowledged >= wanted)
         assert not self._wrong, self._wrong[:5]
 
     def cut(self) -> None:
-        """There is no broker any more: the clients end, and forget what was not acknowledged. To be left only when
-        there are others: librdkafka may wait for a coordinator to commit to, however long that takes."""
+        """End the producers after all brokers were killed, and drop unacknowledged records. Leave the context only when
+        there are new brokers: librdkafka may wait without limit for a coordinator to commit to."""
         self._cut_off.update(self._producers)
         self._cut.set()
         self._ending.set()
@@ -99,8 +99,8 @@ class Load:
             thread.join()
 
     def finish(self, bootstrap_servers: str) -> None:
-        """After the end: every value is there once and in order, and the group has read them all. What was sent and not
-        acknowledged before a cut may be there."""
+        """Assert that every acknowledged value is there once and in order, and that the group has read them all. Values
+        that were sent and not acknowledged before a cut may be there."""
         assert not self._wrong, self._wrong[:5]
         found: dict[tuple[int, int], list[int]] = defaultdict(list)
         consumer = self._consumer("nobody", **{"bootstrap.servers": bootstrap_servers})
@@ -158,7 +158,7 @@ class Load:
             self._wrong.append(f"producer {number} could not send all it had")
 
     def _consume(self) -> None:
-        """Committed offsets are read back at every assignment: the reader goes on there, and nowhere else."""
+        """Consume as the group, from the committed offsets on after every assignment."""
         consumer = self._consumer("readers", **{"auto.offset.reset": "earliest", "session.timeout.ms": 10_000})
         positions: dict[int, int] = {}
 
@@ -187,7 +187,7 @@ class Load:
                         offsets=[TopicPartition(self._topic, *each) for each in positions.items()], asynchronous=False
                     )
                 except KafkaException:
-                    continue  # its coordinator is on its way: the next commit has more
+                    continue  # the coordinator is moving: a later commit covers these offsets
                 for index, offset in positions.items():
                     self._committed[index] = max(self._committed[index], offset)
         consumer.close()
@@ -207,7 +207,7 @@ class Load:
         ]
 
     def _look(self) -> None:
-        """Latest and committed offsets never go back."""
+        """Record a violation if a latest or committed offset goes back."""
         consumer = self._consumer("readers")
         while not self._ending.wait(_LOOK_S):
             latest, committed = self._latest, self._committed.copy()
@@ -215,7 +215,7 @@ class Load:
                 ends = [consumer.get_watermark_offsets(each, 5.0)[1] for each in self._partitions]
                 kept = [max(each.offset, 0) for each in consumer.committed(self._partitions, 5.0)]
             except KafkaException:
-                continue  # no leader, or no coordinator, just now
+                continue  # there is no leader or no coordinator at this moment
             for name, before, now in (("latest", latest, ends), ("committed", committed, kept)):
                 self._wrong += [
                     f"the {name} offset of partition {index} went from {old} to {new}"

@@ -31,7 +31,7 @@ CONFIG = {"zookeeper.session.timeout.ms": str(SESSION_MS), "offsets.topic.num.pa
 
 
 class OdradekMember:
-    """`odradek up --zookeeper`, in a process of its own; `prefix` begins its command."""
+    """`odradek up --zookeeper` in its own process; `prefix` begins its command."""
 
     def __init__(
         self,
@@ -94,21 +94,21 @@ class OdradekMember:
 
 
 class Members:
-    """The cluster as its clients and its operator see it."""
+    """The members of the cluster, and requests of an operator and of clients."""
 
     def __init__(self, server: ZooKeeperServer, chroot: str, directory: Path, *, session_ms: int = SESSION_MS) -> None:
-        """`session_ms`: short where a test waits for a session to end, longer where none may end by itself."""
+        """`session_ms`: short if a test waits for a session to expire, long if no session may expire by itself."""
         self.zookeeper = server.connect_string + chroot
         self._session = {"zookeeper.session.timeout.ms": str(session_ms)}
         self.directory = directory
         self.members: dict[int, OdradekMember | ApacheKafka] = {}
         self._ports: dict[int, int] = {}
-        """Of those whose port is decided: they take another's place, or have other listeners, too."""
+        """The ports of members that take another's place or have more than one listener."""
         self._taps: list[Tap] = []
         self._produced: dict[str, set[bytes]] = {}
 
     def control_plane(self, broker: int) -> tuple[Tap, dict[str, str]]:
-        """Who listens in on what is asked of the member on a control-plane listener, and its settings with that."""
+        """Return a tap on the control-plane listener of a member, and the settings of the member's listeners."""
         port, control_port = free_ports(2)
         self._ports[broker] = port
         tap = Tap(control_port)
@@ -121,7 +121,7 @@ class Members:
         }
 
     def odradek(self, broker: int, **config: str) -> None:
-        """A member more; names of settings with underscores for dots."""
+        """Start another Odradek member; the names of settings have underscores for dots."""
         options = {**CONFIG, **self._session, **_dotted(config)}
         self.members[broker] = OdradekMember(
             broker, self.zookeeper, self.directory / str(broker), options=options, port=self._ports.get(broker, 0)
@@ -129,7 +129,7 @@ class Members:
         self.members[broker].start()
 
     def kafka(self, *brokers: int, **more: str) -> None:
-        """Members more, of the other kind; started together."""
+        """Start Kafka members together."""
         config = {
             **self._session,
             "offsets.topic.replication.factor": "3",
@@ -154,7 +154,7 @@ class Members:
             member.wait(brokers=len(self.members))
 
     def replace(self, broker: int) -> None:
-        """A broker is stopped in order, and one of the other kind goes on in its directory and at its address."""
+        """Stop a broker in order, and start one of the other kind in its directory and at its address."""
         before = self.members[broker]
         before.stop()
         self._ports[broker] = int(before.bootstrap_servers.rpartition(":")[2])
@@ -171,8 +171,8 @@ class Members:
             self._ports[broker] = int(member.bootstrap_servers.rpartition(":")[2])
 
     def take_over(self) -> None:
-        """After `kill`: those of the other kind go on in their directories and at their addresses, as soon as ZooKeeper
-        has forgotten who was there. Kafka's brokers do not wait for that themselves."""
+        """After `kill`, start brokers of the other kind in the same directories and at the same addresses, as soon as
+        the old sessions have expired. Kafka's brokers do not wait for that themselves."""
         kazoo = KazooClient(self.zookeeper)
         kazoo.start()
         try:
@@ -188,11 +188,11 @@ class Members:
                 self.odradek(broker)
 
     def remove(self, broker: int) -> None:
-        """It is stopped in order and does not come back."""
+        """Stop a member in order, for good."""
         self.members.pop(broker).stop()
 
     def close(self) -> None:
-        """Not in order: Kafka's last brokers would wait in vain for somebody to take over."""
+        """Kill all members: the last of Kafka's brokers would wait for another broker to take over its partitions."""
         for member in self.members.values():
             if isinstance(member, ApacheKafka):
                 member.kill()
@@ -263,7 +263,7 @@ class Members:
         return done.stdout
 
     def until_in_sync(self, *topics: str) -> None:
-        """All replicas of these topics, which are on all members."""
+        """Wait until all replicas of these topics, which are on all members, are in sync."""
 
         def everywhere() -> list[set[int]]:
             return [each for topic in topics for each in self.in_sync(topic)]
@@ -271,7 +271,7 @@ class Members:
         self.until(lambda: all(each == set(self.members) for each in everywhere()), everywhere)
 
     def assert_replicas_agree(self, *topics: str) -> None:
-        """They have the same records, there are no other topics, and nothing was set aside."""
+        """Assert that the replicas are equal, that there are no other topics, and that no log was set aside."""
         rows = json.loads(self.run("verify", "--internal", "--json"))
         assert {row["topic"] for row in rows} == set(topics)
         assert {row["result"] for row in rows} == {"same"}
@@ -279,7 +279,7 @@ class Members:
         assert list(self.directory.glob("*/data/*-stray")) == []
 
     def until(self, condition: Callable[[], object], about: object = "") -> None:
-        """`about` is said when it does not come true; called first if it can be. Who cannot be asked is asked again."""
+        """Wait for a condition; a KafkaException counts as false. `about`, or its result, is part of the failure."""
         end = time.monotonic() + WAIT_S
         while True:
             try:
@@ -295,11 +295,11 @@ class Members:
     # -- as clients ---------------------------------------------------------------------------------------------------
 
     def produce(self, topic: str, values: Iterable[bytes]) -> None:
-        """By an idempotent producer, acknowledged by all; every one is.
+        """Write values with an idempotent producer and acks=all, and assert that all are acknowledged.
 
-        Of each partition only one batch is under way. While one is still on its way to a former leader, librdkafka
-        sends the next to the new one; which takes any sequence of a producer that it does not know, as Kafka's do, and
-        then librdkafka takes the former for written, too.
+        Only one batch per partition is in flight. Otherwise librdkafka may send the next batch to the new leader while
+        one is still on its way to the former leader. The new leader, Kafka's too, accepts any first sequence of a
+        producer that it does not know, and librdkafka then takes the earlier batch for written.
         """
         producer = Producer(
             {
@@ -345,7 +345,7 @@ class Members:
         assert sorted(found) == sorted(self._produced[topic])
 
     def read_as_group(self, topic: str, group: str, count: int) -> int:
-        """Read so many records and commit; how many there were."""
+        """Read `count` records, commit, and return how many were read."""
         settings = {
             "bootstrap.servers": self.bootstrap_servers,
             "group.id": group,
@@ -365,10 +365,10 @@ class Members:
 
 
 def elect_until(kazoo: KazooClient, controller: int) -> None:
-    """Let there be elections until it is this broker that wins one."""
+    """Repeat the controller election until this broker wins it."""
     deadline = time.monotonic() + WAIT_S
     while True:
-        with suppress(NoNodeError):  # nobody is it just now
+        with suppress(NoNodeError):  # there is no controller at this moment
             if json.loads(kazoo.get("/controller")[0])["brokerid"] == controller:
                 return
             kazoo.delete("/controller")

@@ -1,4 +1,4 @@
-"""What is asked of both clusters after each step of a script, and what of the answers is a side's own."""
+"""The requests to both clusters after each step of a script, and the parts of the responses that may differ."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OWN = frozenset({"port", "timestamp", "topic_id", "id", "endpoints"})
 
 
 def ask_all(sides: Sides, *topics: str, groups: Sequence[str] = (), without: Sequence[str] = ()) -> None:
-    """Every broker about these topics and groups, the controller and others about what moves, and ZooKeeper.
+    """Compare the responses of every broker about these topics, groups and reassignments, and the znodes.
 
     `without`: these fields of znodes are not compared."""
     sides.settled(lambda: same_znodes(sides, without))
@@ -24,8 +24,8 @@ def ask_all(sides: Sides, *topics: str, groups: Sequence[str] = (), without: Seq
         _log_dirs(sides, broker, topics)
         for topic in topics:
             for index, partition in enumerate(sides.ours.partitions(topic)):
-                # A broker of Kafka's over ZooKeeper does not take up an epoch in which nobody leads: what it says of
-                # epochs then depends on when it was started.
+                # Over ZooKeeper Kafka's broker does not apply an epoch without a leader: its responses about epochs
+                # then depend on when it was started.
                 epoch = int(partition["leader_epoch"]) if partition["leader_id"] >= 0 else None
                 _partition(sides, broker, topic, index, epoch)
         for group in groups:
@@ -42,7 +42,7 @@ def _cluster(sides: Sides, broker: int, topics: Sequence[str]) -> None:
 
 
 def _without_addresses(answer: Body) -> Body:
-    """Nor what each cluster has chosen at random; and an ISR is a set."""
+    """Replace addresses and random ids, and sort each ISR."""
     for each in answer["brokers"]:
         each["host"], each["port"] = "<host>", "<port>"
     if "cluster_id" in answer:
@@ -110,8 +110,7 @@ def _without_coordinator_address(answer: Body) -> Body:
 
 
 def same_znodes(sides: Sides, without: Sequence[str] = ()) -> None:
-    """Both clusters have written the same into ZooKeeper; what each has chosen for itself, and these fields, are left
-    out."""
+    """Assert that both clusters have the same znodes, except for random values, addresses and the fields `without`."""
     own = _OWN.union(without)
     theirs, ours = (_comparable(side, own) for side in sides.both)
     found = [
@@ -130,7 +129,7 @@ def _comparable(side: Side, own: frozenset[str]) -> dict[str, Any]:
 
 
 def _without(value: Any, own: frozenset[str]) -> Any:
-    """An ISR is a set."""
+    """Replace the fields that are the side's own, and sort each ISR."""
     if isinstance(value, dict):
         return {
             name: "<own>" if name in own else sorted(each) if name == "isr" else _without(each, own)

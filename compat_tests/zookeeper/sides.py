@@ -1,6 +1,7 @@
-"""Two clusters over one ZooKeeper, three brokers of Apache Kafka 3.9 and three of ours, and the same done to both.
+"""Two clusters over one ZooKeeper, three brokers of Apache Kafka 3.9 and three of ours, which get the same requests.
 
-Owns starting, ending and asking them together. What is compared is the caller's choice, how is `oracle.pair`'s.
+Starts and ends brokers and sends requests on both sides. The caller chooses the responses to compare, and `oracle.pair`
+compares them.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from compat_tests.zookeeper.members import OdradekMember, elect_until
 
 BROKERS = (1, 2, 3)
 CONFIG = {
-    # Short enough to wait for a killed broker to be taken for dead, long enough for one that a busy machine holds up.
+    # Short enough to wait for the end of a killed broker's session, long enough for a broker on a busy machine.
     "zookeeper.session.timeout.ms": "6000",
     "controlled.shutdown.retry.backoff.ms": "500",
     "offsets.topic.num.partitions": "4",
     "offsets.topic.replication.factor": "3",
     "group.initial.rebalance.delay.ms": "0",
-    # Elections are the tests' business.
+    # Only the tests elect leaders.
     "auto.leader.rebalance.enable": "false",
 }
 _SECONDS, _HEARD_S, _PAUSE_S = 60.0, 60.0, 0.05
@@ -56,7 +57,7 @@ class Side:
         self.zookeeper.start()
 
     def launch(self, broker: int) -> None:
-        """Start it, but do not wait for it."""
+        """Start a broker without waiting for it."""
         member = self._members[broker]
         if isinstance(member, ApacheKafka):
             member.launch()
@@ -64,7 +65,7 @@ class Side:
             member.start()
 
     def wait(self, broker: int) -> None:
-        """Return when a broker that was launched answers."""
+        """Wait until a launched broker answers requests."""
         member = self._members[broker]
         if isinstance(member, ApacheKafka):
             member.wait()
@@ -93,18 +94,18 @@ class Side:
             peer.close()
 
     def peer(self, broker: int) -> Peer:
-        """A connection to a broker that runs."""
+        """Return the connection to a running broker."""
         if broker not in self._peers:
             self._peers[broker] = Peer(f"{self.name}-{broker}", self._members[broker].bootstrap_servers)
         return self._peers[broker]
 
     def ask(self, broker: int, api: str, version: int, body: Body) -> Body:
-        """For what is not compared."""
+        """Send a request to this side only, without a comparison."""
         return self.peer(broker).ask(api, version, body)
 
     @property
     def controller(self) -> int:
-        """Raises KeyError or NoNodeError when there is none."""
+        """The controller's id. Raises KeyError or NoNodeError if there is no controller."""
         return int(json.loads(self.zookeeper.get("/controller")[0])["brokerid"])
 
     def said(self) -> str:
@@ -113,7 +114,8 @@ class Side:
         return "\n".join(f"{self.name} {broker}:\n{tail}" for broker, tail in tails.items())
 
     def partitions(self, topic: str, broker: int | None = None) -> list[Body]:
-        """Of Metadata, as a broker tells it, the first that runs if none is named; empty if there is no such topic."""
+        """Return a topic's partitions from Metadata of a broker (by default the first that runs), empty if there is no
+        such topic."""
         asked: Body = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
         answer = self.ask(broker or min(self.running), "Metadata", 8, asked)
         return sorted(answer["topics"][0]["partitions"], key=lambda each: int(each["partition_index"]))
@@ -122,7 +124,7 @@ class Side:
         return int(self.partitions(topic)[partition]["leader_id"])
 
     def znodes(self) -> dict[str, Any]:
-        """All that there is, path → JSON, or text where it is none."""
+        """Return all znodes by path, each as JSON or, if it is not JSON, as text."""
         found: dict[str, Any] = {}
 
         def look(path: str) -> None:
@@ -147,7 +149,7 @@ def _read(data: bytes) -> dict[str, Any]:
 
 
 class Sides:
-    """Both; broker 1 is the controller of each, unless a test has it end."""
+    """Both clusters; broker 1 is the controller of each, unless a test ends it."""
 
     def __init__(self, server: ZooKeeperServer, directory: Path) -> None:
         self.kafka, self.ours = (Side(name, server, directory) for name in ("kafka", "ours"))
@@ -158,7 +160,7 @@ class Sides:
             side.close()
 
     def start(self, *brokers: int) -> None:
-        """Returns when they are there, whatever they lack still."""
+        """Start brokers and wait until every broker knows them; their replicas may not be in sync yet."""
         for broker in brokers:
             for side in self.both:
                 side.launch(broker)
@@ -168,13 +170,13 @@ class Sides:
         self.until(lambda side: all(_brokers(side, broker) == side.running for broker in side.running))
 
     def stop(self, broker: int) -> None:
-        """A controlled shutdown; returns when the others know."""
+        """Stop a broker with a controlled shutdown, and wait until the others know it."""
         for side in self.both:
             side.stop(broker)
         self._until_known()
 
     def kill(self, broker: int) -> None:
-        """Returns when the others know: after the session's time."""
+        """Kill a broker, and wait until the others know it, which takes the session timeout."""
         for side in self.both:
             side.kill(broker)
         self._until_known()
@@ -201,7 +203,7 @@ class Sides:
         self.until(in_sync, f"{topics} in sync")
 
     def until_leaders(self, topic: str, *leaders: int) -> None:
-        """Every broker knows these as the leaders."""
+        """Wait until every broker knows these as the leaders."""
 
         def led(side: Side) -> bool:
             return all(
@@ -216,7 +218,7 @@ class Sides:
         self.until(lambda side: all(_controller(side, each) == broker for each in side.running))
 
     def create(self, name: str, *replicas: list[int], configs: Mapping[str, str] | None = None) -> str:
-        """A topic with these replicas, in sync."""
+        """Create a topic with these replicas and wait until they are in sync."""
         topic = topic_on(name, replicas, {"retention.ms": "-1", **(configs or {})})
         for side in self.both:
             answer = side.ask(side.controller, "CreateTopics", 7, {"topics": [topic], "timeout_ms": 30_000})
@@ -226,7 +228,7 @@ class Sides:
         return name
 
     def delete(self, *topics: str) -> None:
-        """They are gone when this returns."""
+        """Delete topics and wait until the deletion is complete."""
         for side in self.both:
             side.ask(side.controller, "DeleteTopics", 5, {"topic_names": [*topics], "timeout_ms": 30_000})
         self.until(lambda side: not any(side.partitions(name, each) for name in topics for each in side.running))
@@ -237,17 +239,17 @@ class Sides:
     def ask(
         self, broker: int, api: str, version: int, body: Body, shown: Callable[[Body], object] = lambda a: a
     ) -> Body:
-        """Once, of the same broker on each side, and the answers are alike."""
+        """Send a request once to the same broker on each side, and compare the responses."""
         return Pair(self.kafka.peer(broker), self.ours.peer(broker)).ask(api, version, body, shown)
 
     def same(
         self, broker: int, api: str, version: int, body: Body, shown: Callable[[Body], object] = lambda a: a
     ) -> Body:
-        """The answers to a question that changes nothing are alike, as soon as each side is at rest."""
+        """Repeat a request that changes nothing until the responses are equal."""
         return self.settled(lambda: self.ask(broker, api, version, body, shown))
 
     def settled(self, ask: Callable[[], Answer]) -> Answer:
-        """As `pair.settled`; a difference that stays comes with what all brokers have logged."""
+        """As `pair.settled`, with the last log lines of all brokers if a difference stays."""
         try:
             return settled(ask, _HEARD_S)
         except AssertionError as difference:
@@ -256,7 +258,7 @@ class Sides:
 
 
 def _holds(holds: Callable[[Side], object], side: Side) -> bool:
-    """Not while a broker goes, or there is no controller."""
+    """Return the condition's result, or False while a broker ends or there is no controller."""
     try:
         return bool(holds(side))
     except (Closed, OSError, NoNodeError, KeyError, IndexError):

@@ -1,4 +1,4 @@
-"""A port that passes everything on to another one, and notes which APIs are asked there."""
+"""A port that forwards everything to another one, and records the API keys of the requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odradek_peers.processes import LOOPBACK
 
 
 class Tap:
-    """Listens on a free port of its own until it is closed. `asked` are the keys of the requests that came through."""
+    """Listens on a free port until it is closed. `asked` has the API keys of all forwarded requests."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -22,7 +22,7 @@ class Tap:
 
     def close(self) -> None:
         """Accept no more connections; the open ones stay."""
-        # Closing alone would not wake who waits in accept.
+        # close() alone would not wake the thread that waits in accept().
         with suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()

@@ -1,4 +1,4 @@
-"""What a broker says of itself over ZooKeeper, its APIs and its settings: what Apache Kafka 3.9 says there."""
+"""The APIs and settings that a broker over ZooKeeper lists are those of Apache Kafka 3.9 over ZooKeeper."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DIFFERENT = {
     56: ((0, 3), (2, 3), "v0 and v1 are of brokers before 3.3, which name no topic ids; 3.9 sends v3"),
     58: ((0, 0), None, "Envelope: nobody forwards here, and Kafka's brokers over ZooKeeper do not either"),
 }
-"""API key to Kafka's versions, ours, and why."""
+"""By API key: Kafka's versions, ours, and the reason for the difference."""
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
-"""Leaders, ISR and epochs through failures: three brokers of Kafka 3.9 over ZooKeeper and three of ours answer alike.
+"""Leaders, ISR and epochs through failures: three brokers of Kafka 3.9 over ZooKeeper and three of ours agree.
 
-After each step of a script the same is asked of every broker that runs (`questions`), and both trees of ZooKeeper are
-compared. What may differ is in `oracle.differences`, and where it is left out it says why.
+After each step of a script every running broker gets the same requests (`questions`), and the responses and the znodes
+are compared. `oracle.differences` lists the allowed differences; comments give the reasons for other omissions.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
 
 @pytest.fixture
 def sides(clusters: Clusters, request: pytest.FixtureRequest) -> Iterator[Sides]:
-    """All six brokers, each side with broker 1 as its controller; a test leaves them so, or the next begins anew."""
+    """All six brokers, each side with broker 1 as its controller. After a failed test the next one gets new ones."""
     request.node.stash[FAILED] = False
     yield clusters.running()
     if request.node.stash[FAILED]:
@@ -51,7 +51,7 @@ def sides(clusters: Clusters, request: pytest.FixtureRequest) -> Iterator[Sides]
 
 
 class Clusters:
-    """Both, started when they are first needed."""
+    """Both clusters, started at first use."""
 
     def __init__(self, places: pytest.TempPathFactory) -> None:
         self._places = places
@@ -85,7 +85,7 @@ class Clusters:
 
 
 def _coordinated(side: Side, group: str) -> bool:
-    """The coordinator has loaded."""
+    """Return whether the group's coordinator has loaded its partition."""
     asked: Body = {"key_type": 0, "coordinator_keys": [group]}
     (found,) = side.ask(1, "FindCoordinator", 4, asked)["coordinators"]
     if found["error_code"] != 0:
@@ -95,7 +95,7 @@ def _coordinated(side: Side, group: str) -> bool:
 
 
 class Clock:
-    """Each produce is of another time, so that it can be looked up."""
+    """A distinct timestamp for each Produce request, so that ListOffsets can find its records by timestamp."""
 
     def __init__(self) -> None:
         self._now = TIME
@@ -109,7 +109,7 @@ _clock = Clock()
 
 
 def _produce(sides: Sides, topic: str, *, acks: int = -1, count: int = 3) -> None:
-    """To every partition, at every broker: where it leads, and where it does not."""
+    """Send Produce for every partition to every broker, leader or not."""
     records = batch([b"%d" % number for number in range(count)], timestamp=_clock.next())
     for index in range(len(sides.ours.partitions(topic))):
         for broker in sorted(sides.ours.running):
@@ -119,7 +119,7 @@ def _produce(sides: Sides, topic: str, *, acks: int = -1, count: int = 3) -> Non
 
 
 def _commit(sides: Sides, group: str, topic: str, offset: int) -> None:
-    """At every broker: only the coordinator takes it."""
+    """Send OffsetCommit to every broker; only the coordinator accepts it."""
     wanted = {"partition_index": 0, "committed_offset": offset, "committed_leader_epoch": 0, "committed_metadata": "m"}
     body = {
         "group_id": group, "generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None,
@@ -136,7 +136,7 @@ def _elect(sides: Sides, kind: int, topic: str, indexes: list[int]) -> None:
 
 
 def _wordless(answer: Any) -> Any:
-    """Without the words for people: Kafka's controller over ZooKeeper has others, or none, where KRaft's has some."""
+    """Drop error messages: Kafka's controller over ZooKeeper has other texts than KRaft's, or none."""
     if isinstance(answer, dict):
         return {name: _wordless(each) for name, each in answer.items() if name != "error_message"}
     if isinstance(answer, list):
@@ -176,11 +176,11 @@ def test_leaders_shut_down_or_die_and_come_back(sides: Sides) -> None:
     sides.kill(3)
     ask_all(sides, topic, groups=_GROUPS)
     _produce(sides, topic)
-    # Whoever leads next has heard of what is committed.
+    # Repeated until all brokers have the same high watermarks, so that the next leader knows them.
     ask_all(sides, topic, groups=_GROUPS)
     sides.kill(2)
     ask_all(sides, topic, groups=_GROUPS)
-    # Too few replicas in sync: refused, unless nobody asks for them.
+    # Too few replicas are in sync: acks=-1 is refused, acks=1 is not.
     _produce(sides, topic)
     _produce(sides, topic, acks=1)
     _elect(sides, _PREFERRED, topic, [0, 1, 2])
@@ -221,7 +221,7 @@ def test_a_replica_outside_the_isr_leads_when_that_is_allowed(sides: Sides) -> N
     _elect(sides, _UNCLEAN, told, [0, 1])
     ask_all(sides, allowed, told)
 
-    # What the old leader has alone is given up.
+    # The old leader truncates the records that only it has.
     sides.start(2)
     sides.until_in_sync(allowed, told)
     ask_all(sides, allowed, told)
@@ -248,7 +248,7 @@ def test_topics_grow_and_are_deleted_while_a_broker_is_away(sides: Sides) -> Non
     ask_all(sides, grown, doomed)
 
     sides.ask(1, "DeleteTopics", 5, {"topic_names": [doomed, "no-such-topic"], "timeout_ms": 1_000}, _wordless)
-    # One replica is where nobody can delete it: the wish stands until that broker is back.
+    # One replica is on the stopped broker: the deletion stays pending until that broker is back.
     for side in sides.both:
         assert side.zookeeper.exists(f"/admin/delete_topics/{doomed}"), side.name
     sides.start(3)
@@ -262,8 +262,8 @@ def test_topics_grow_and_are_deleted_while_a_broker_is_away(sides: Sides) -> Non
 
 
 def test_replicas_move_wait_behind_a_throttle_and_go_back(sides: Sides) -> None:
-    # Leader epochs are left out: Kafka's controller over ZooKeeper begins one more for each step of a move, KRaft's and
-    # ours only where followers or leaders must hear of a new one. They are above those before, and replicas agree.
+    # Leader epochs are left out: Kafka's controller over ZooKeeper increments them at each step of a move, KRaft's and
+    # ours only if followers or leaders need a new one. The epochs do grow, and the replicas agree.
     topic = sides.create("moved", [1, 2], [2, 3], [1, 2])
     _produce(sides, topic)
     _move(sides, (topic, 0, [3, 1]), (topic, 1, [2, 3, 1]), (topic, 2, [3]))
@@ -276,7 +276,7 @@ def test_replicas_move_wait_behind_a_throttle_and_go_back(sides: Sides) -> None:
         _move(sides, (topic, 0, wanted))
     _move(sides, (topic, 7, [1]), ("no-such-topic", 0, [1]), (topic, 0, None))
 
-    # More than a follower gets before it is told to wait.
+    # More than a follower can fetch before it is throttled.
     large = sides.create("large", [1, 2])
     records = batch([bytes(4000)] * 200, timestamp=_clock.next())
     for _ in range(8):
@@ -299,7 +299,7 @@ def test_replicas_move_wait_behind_a_throttle_and_go_back(sides: Sides) -> None:
     sides.until_in_sync(large)
     _same_places(sides, large)
 
-    # Who is away may stay, but nobody moves there.
+    # A stopped broker may stay a replica, but no replica may move there.
     sides.stop(3)
     _move(sides, (large, 0, [3, 1]))
     _move(sides, (topic, 1, [3, 2]))
@@ -345,7 +345,7 @@ def _same_places(sides: Sides, *topics: str, without: tuple[str, ...] = ("leader
 
 
 def _throttle(sides: Sides, topic: str, rate: str | None) -> None:
-    """Returns when the brokers count by it: Kafka's hear of a topic's settings by a notice, not at its creation."""
+    """Set or remove a throttle, and wait until the brokers apply it: Kafka's brokers learn of it by a notification."""
     everybody = None if rate is None else "*"
     names = ("leader.replication.throttled", "follower.replication.throttled")
     _configure(sides, _TOPIC, topic, 1, {f"{name}.replicas": everybody for name in names})
@@ -366,10 +366,10 @@ def _throttle(sides: Sides, topic: str, rate: str | None) -> None:
 
 
 def test_the_controller_dies_and_another_goes_on(sides: Sides) -> None:
-    """The last to compare all of ZooKeeper: from here on its epochs differ.
+    """This must be the last test that compares all znodes: the leader epochs differ afterwards.
 
-    Kafka's next controller begins two leader epochs where the dead one led, one to take it out of the ISR and one to
-    elect, and ours one. Which of the two that are left is elected, and how often, nothing decides that is compared.
+    For partitions of the dead controller Kafka's new controller increments the leader epoch twice, once to shrink the
+    ISR and once to elect, and ours once. Which of the other two brokers becomes controller, and how often, is random.
     """
     topic, led = sides.create("orphaned", [2, 3, 1], [3, 1, 2]), sides.create("led-by-it", [1, 2, 3])
     without = ("controller_epoch", "leader_epoch")

@@ -1,5 +1,5 @@
-"""What is acknowledged stays, whoever is the controller or leads: processes of odradek over a real ZooKeeper, and with
-Apache Kafka 3.9 among them."""
+"""Acknowledged records survive any change of controller and leaders: Odradek processes over a real ZooKeeper, also with
+Apache Kafka 3.9 in the same cluster."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_controllers_and_brokers_use_the_control_plane_listener(members: Members
     members.produce("t", some())
     for tap in taps.values():
         tap.asked.clear()
-    # Of leaders that are not the controller, only those of the other kind see it come back.
+    # Only leaders of the other kind than the controller send it AlterPartition when the broker comes back.
     members.members[2].stop()
     members.members[2].start()
     members.until(lambda: members.in_sync("t") == [{1, 2, KAFKA}] * 3)
@@ -145,17 +145,17 @@ def test_controllers_and_brokers_use_the_control_plane_listener(members: Members
 def test_other_brokers_lead_after_a_log_directory_failure(
     members: Members, tmp_path: Path, controller: int, victim: int
 ) -> None:
-    """Kafka's controller and ours, of Kafka's broker and of ours: the directory is gone, and a file stands there."""
+    """With each controller, on each kind of broker: a log directory is replaced by a file."""
     directories = [tmp_path / f"{victim}-{name}" for name in "ab"]
     two = ",".join(map(str, directories))
-    # The controller is to stay the one it is, on a busy machine as well.
+    # Long sessions, so that the controller stays the same on a busy machine.
     patient = {"zookeeper.session.timeout.ms": "30000"}
     members.odradek(1, **patient)
     members.odradek(2, **patient, **({"log.dirs": two} if victim == 2 else {}))
     members.kafka(KAFKA, **patient, **({"log.dirs": two} if victim == KAFKA else {}))
     members.until(lambda: len(members.admin().list_topics(timeout=10).brokers) == 3)
-    # Who looks for a coordinator brings about a topic, which Kafka's brokers create past the controller; and ours, when
-    # it finds that somebody was faster, gives its term up and reads everything anew.
+    # FindCoordinator creates an internal topic; Kafka's brokers create it without the controller. Our controller
+    # resigns when it finds such a conflicting write. Do this before the test needs a certain controller.
     with Client(members.bootstrap_servers, timeout_s=WAIT_S) as client:
         client.coordinator("reader")
     members.make_controller(controller)
@@ -168,7 +168,7 @@ def test_other_brokers_lead_after_a_log_directory_failure(
     assert failing != {0, 1, 2, 3}
     directories[0].rename(tmp_path / "gone")
     directories[0].touch()
-    # A segment of each partition is full: the next needs the directory.
+    # The active segment of each partition fills up: the next one needs the directory.
     members.produce("t", [value + b"x" * 1000 for value in some(12_000)])
     expected = [others[0] if index in failing else victim for index in range(4)]
     members.until(lambda: members.leaders("t") == expected, expected)

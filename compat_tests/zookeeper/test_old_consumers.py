@@ -28,7 +28,7 @@ _EARLIEST, _LATEST = "-2", "-1"
 
 
 class Group:
-    """High-level consumers of one group and topic, each in a process of its own."""
+    """High-level consumers of one group and topic, each in its own process."""
 
     def __init__(self, ours: Members, zookeeper: KazooClient, topic: str, *properties: str) -> None:
         self.topic = topic
@@ -69,7 +69,7 @@ class Group:
             tool.kill()
 
     def until_owned(self, **shares: int) -> None:
-        """Each of these consumers owns so many partitions."""
+        """Wait until each of these consumers owns this number of partitions."""
         self._members.until(lambda: self._owned() == shares, shares)
 
     def until_read(self, values: set[str]) -> None:
@@ -82,7 +82,7 @@ class Group:
         self._members.until(everything, f"to have read {self.topic}")
 
     def committed(self) -> dict[int, int]:
-        """Partition → offset, as it stands in ZooKeeper."""
+        """Return the group's offsets in ZooKeeper by partition."""
         found = self._children(f"/consumers/{self.name}/offsets/{self.topic}")
         return {int(partition): int(data) for partition, data in found.items()}
 
@@ -128,7 +128,7 @@ def _produced(ours: Members, topic: str, count: int = 200) -> set[str]:
 
 
 def _ends(ours: Members, topic: str) -> dict[int, int]:
-    """Partition → its end."""
+    """Return the end offsets by partition."""
     found = {}
     for partition, leader in enumerate(ours.leaders(topic)):
         with _asking(ours, leader) as ask:
@@ -139,7 +139,7 @@ def _ends(ours: Members, topic: str) -> dict[int, int]:
 
 
 class _asking:
-    """A connection to a broker, for a block."""
+    """A context manager: a connection to a broker."""
 
     def __init__(self, ours: Members, broker: int) -> None:
         self._peer = Peer("ours", ours.members[broker].bootstrap_servers)

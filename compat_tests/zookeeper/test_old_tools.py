@@ -1,6 +1,6 @@
-"""Tools that speak to the controller through ZooKeeper, as Kafka's of 1.1 do, and those of today beside them.
+"""Tools that write requests for the controller into ZooKeeper, as those of Kafka 1.1 do, and Kafka's later tools.
 
-Each of these leaves a wish or a change in ZooKeeper, and brokers of ours do what Kafka's would.
+Each tool writes a znode, and Odradek's brokers act on it as Kafka's do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _numbers = itertools.count()
 
 
 class Tools:
-    """Those of 1.1, aimed at the cluster's ZooKeeper."""
+    """The tools of Kafka 1.1 with the cluster's connect string."""
 
     def __init__(self, ours: Members, folder: Path) -> None:
         self._ours = ours
@@ -41,7 +41,7 @@ class Tools:
         return str(path)
 
     def create(self, *replicas: Sequence[int], config: Sequence[str] = ()) -> str:
-        """A topic with these replicas, in sync."""
+        """Create a topic with these replicas and wait until they are in sync."""
         name = f"tools-{next(_numbers)}"
         assigned = ",".join(":".join(map(str, each)) for each in replicas)
         settings = [word for each in config for word in ("--config", each)]
@@ -72,7 +72,7 @@ def _config(zookeeper: KazooClient, entity: str) -> dict[str, str]:
 
 
 def _unpreferred(ours: Members, name: str) -> None:
-    """Broker 2 leads nothing of this topic, although it is there again."""
+    """Restart broker 2, after which it leads no partition of the topic."""
     ours.members[2].stop()
     ours.until(lambda: 2 not in ours.leaders(name))
     ours.members[2].start()
@@ -167,7 +167,7 @@ def test_a_move_waits_for_a_broker_and_may_not_be_joined_by_another(
     name = tools.create([1, 2])
     ours.produce(name, [b"%d" % number for number in range(1000)])
     file = tools.reassignment(name, {0: [3, 1]})
-    # More than a follower gets before it is told to wait.
+    # More than a follower can fetch before it is throttled.
     ours.produce(name, [bytes(4000)] * 2000)
     tools.run("ReassignPartitionsCommand", "--execute", *file, "--throttle", "1")
     ours.until(lambda: _replicas(ours, name) == [[3, 1, 2]])
@@ -179,7 +179,7 @@ def test_a_move_waits_for_a_broker_and_may_not_be_joined_by_another(
     told = tools.run("ReassignPartitionsCommand", "--execute", *file)
     assert "There is an existing assignment running." in told
 
-    # Told again, only the rate changes.
+    # A second --execute changes only the rate.
     tools.run("ReassignPartitionsCommand", "--execute", *file, "--throttle", "1000000000")
     ours.until(lambda: ours.in_sync(name) == [{1, 3}])
     ours.until(lambda: not zookeeper.exists("/admin/reassign_partitions"))
@@ -213,7 +213,7 @@ def test_config_znodes_take_effect_without_a_restart(ours: Members, zookeeper: K
 
 
 def _refused(ours: Members, topic: str, partition: int, size: int) -> bool:
-    """Whether the broker takes no record of this size."""
+    """Return whether the broker refuses a record of this size."""
     producer = Producer({"bootstrap.servers": ours.bootstrap_servers, "log_level": 0})
     errors: list[Any] = []
     producer.produce(topic, bytes(size), partition=partition, on_delivery=lambda error, _: errors.append(error))

@@ -1,5 +1,5 @@
-"""A cluster of Kafka's brokers becomes one of ours and Kafka's again while clients work: broker by broker in its place,
-broker by broker on a new one, and leaders that go back and forth. Nothing is lost, there twice or out of order."""
+"""Brokers of Odradek replace Kafka's and the reverse while clients work: one by one in the same directory, one by one
+as new brokers, and by moving leaders back and forth. No record is lost, duplicated or out of order."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_every_broker_is_replaced_by_a_new_one_and_back(members: Members) -> Non
 
 
 def _elect_preferred(members: Members, wanted: list[int]) -> None:
-    """The first replica of every partition leads. Asked again: a controller may not have heard yet that it runs."""
+    """Elect the preferred leaders, repeatedly, because the controller may not know yet that a broker runs."""
     told: list[object] = []
 
     def led() -> bool:
@@ -83,7 +83,7 @@ def _elect_preferred(members: Members, wanted: list[int]) -> None:
 
 
 def _lead(members: Members, leader: int) -> None:
-    """Partition 0 prefers this one of 1 and 2 from now on, and gets it."""
+    """Make broker 1 or 2 the preferred leader of partition 0, and elect it."""
     replicas = [leader, 3 - leader, 3]
     plan = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": replicas}]}
     file = members.directory / "plan.json"

@@ -1,5 +1,5 @@
-"""Transactions in a cluster of Kafka's brokers and ours, over ZooKeeper: whoever coordinates, leads and controls, and
-whoever takes over in the middle of any step, what is committed is there once and what is aborted is not."""
+"""Transactions in a cluster of Kafka's brokers and ours over ZooKeeper: committed records are there once and aborted
+ones are not, with any broker as coordinator, leader or controller, and with a failover after any step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from compat_tests.zookeeper.transactions import Transactions, coordinator, elect
 pytestmark = pytest.mark.peers
 
 OURS, WITNESS, KAFKA = 1, 2, 3
-"""The first and the last take turns in everything; the witness, ours too, only leads partitions of its own."""
+"""OURS and KAFKA take turns as coordinator and leader; the witness, an Odradek broker, leads only partitions of its
+own."""
 BOTH = (OURS, KAFKA)
 STATE, OFFSETS = "__transaction_state", "__consumer_offsets"
 ABORTABLE = 120
@@ -31,7 +32,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="module")
 def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
-    """A test leaves all running, and each partition with its first replica."""
+    """The cluster. Each test leaves all brokers running and the preferred replicas as leaders."""
     with ZooKeeperServer() as server:
         found = Members(server, "/transactions", tmp_path_factory.mktemp("members"), session_ms=_SESSION_MS)
         try:
@@ -64,7 +65,7 @@ def committed(members: Members, topic: str) -> Counter[bytes]:
 
 
 class Walk:
-    """A transaction that stops after a step, and goes on with those that are left."""
+    """A transaction that stops after a step, and later continues with the remaining steps."""
 
     def __init__(self, members: Members, topic: str, broker: int, stop: str, *, commit: bool) -> None:
         name = named_for(members, f"{topic}-{stop}-{commit}", broker)
@@ -76,7 +77,7 @@ class Walk:
         self._left = iter(STEPS)
 
     def until_stopped(self) -> None:
-        """All steps up to the one named; the last must not be taken alone."""
+        """Take all steps up to and including `stop`."""
         for step in self._left:
             self._take(step)
             if step == self.stop:
@@ -111,8 +112,8 @@ class Walk:
 @pytest.mark.parametrize("controller", BOTH)
 @pytest.mark.parametrize("victim", BOTH)
 def test_the_other_kind_takes_over_a_transaction_at_every_step(members: Members, victim: int, controller: int) -> None:
-    """Markers cannot have been written when the coordinator dies that has just answered EndTxn: who leads one of the
-    partitions, and has no part in all else, stands still."""
+    """The witness, which leads one of the partitions, is paused, so that the coordinator cannot complete the markers
+    between its response to EndTxn and its death."""
     members.make_controller(controller)
     topic = topic_of(members, [OURS, KAFKA], [KAFKA, OURS], [WITNESS, OURS])
     walks = [Walk(members, topic, victim, stop, commit=commit) for stop in STEPS for commit in (True, False)]
@@ -163,7 +164,7 @@ def _are_as_wanted(members: Members, topic: str, walks: list[Walk], wanted: Coun
 
 
 def _everybody_is_back(members: Members, broker: int, topic: str, transactional_id: str) -> None:
-    """And leads again what it is the first of."""
+    """Wait until the broker is in sync everywhere, and make the preferred replicas leaders again."""
     for each in (topic, STATE, OFFSETS):
         members.until(lambda each=each: set(BOTH) <= set.union(*members.in_sync(each)), each)  # type: ignore[misc]
         members.until(lambda each=each: members.in_sync(each)[:2] == [set(BOTH)] * 2, each)  # type: ignore[misc]
@@ -181,7 +182,7 @@ def _everybody_is_back(members: Members, broker: int, topic: str, transactional_
 def test_records_are_transformed_exactly_once(
     members: Members, transaction_coordinator: int, group_coordinator: int, controller: int
 ) -> None:
-    """Both lead a partition of the target, and whoever coordinates the group leads the source."""
+    """Each kind of broker leads a partition of the target; the group's coordinator leads the source."""
     members.make_controller(controller)
     other = KAFKA if group_coordinator == OURS else OURS
     source, target = topic_of(members, [group_coordinator, other]), topic_of(members, [1, 3], [3, 1])

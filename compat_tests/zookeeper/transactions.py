@@ -1,6 +1,6 @@
-"""One transactional id's producer, in requests that a test may stop between, at a cluster whose members come and go.
+"""The producer of one transactional id as single requests, so that a test can stop after any step.
 
-Owns who is to be asked: the coordinator and the leaders of the moment. What is refused for a while is asked again.
+Finds the present coordinators and leaders, and repeats a request after a retriable error.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _LATEST_OF_VERSION_1 = {
     "EndTxn": 4,
     "Produce": 11,
 }
-"""What clients ask with under version 1 of the protocol."""
-# Leaders and coordinators come and go, load, or are busy with the transaction before.
+"""The request versions of clients with version 1 of the transaction protocol."""
+# Retriable errors: a leader or coordinator moves, loads, or still completes the transaction before.
 _FOR_A_WHILE = {3, 5, 6, 7, 14, 15, 16, 19, 20, 51, 56}
 _PAUSE_S = 0.05
-# Longer than a test waits for anything: none is aborted because time has passed.
+# Longer than any test waits: no transaction is aborted because of its timeout.
 _TIMEOUT_MS = 600_000
 
 
@@ -52,7 +52,7 @@ class Transactions:
     # -- the steps of a transaction -----------------------------------------------------------------------------------
 
     def init(self) -> Identity:
-        """Whatever was open is ended when this returns."""
+        """Send InitProducerId, which ends an open transaction first."""
         body: Body = {"transactional_id": self.name, "transaction_timeout_ms": _TIMEOUT_MS}
         answer = self._to_coordinator("InitProducerId", body)
         assert answer["error_code"] == 0, answer
@@ -68,7 +68,7 @@ class Transactions:
         assert set(told) == {0}, answer
 
     def produce(self, topic: str, partition: int, *values: bytes) -> int:
-        """Acknowledged by all; the error."""
+        """Send Produce with acks=all and return the error code."""
         sequence = self._sequences.get((topic, partition), 0)
         producer = (*self.identity, sequence)
         records = batch(values, producer=producer, transactional=True, timestamp=time.time_ns() // 1_000_000)
@@ -85,7 +85,7 @@ class Transactions:
         return error
 
     def send_offset(self, topic: str, partition: int, offset: int) -> None:
-        """The group has read so far."""
+        """Send AddOffsetsToTxn and TxnOffsetCommit with the group's offset."""
         answer = self._to_coordinator("AddOffsetsToTxn", {**self._who(), "group_id": self.group})
         assert answer["error_code"] == 0, answer
         row = {
@@ -100,19 +100,19 @@ class Transactions:
         assert set(_errors(answer["topics"], "partitions")) == {0}, answer
 
     def end(self, *, commit: bool) -> int:
-        """The error."""
+        """Send EndTxn and return the error code."""
         return int(self._to_coordinator("EndTxn", {**self._who(), "committed": commit})["error_code"])
 
     # -- what became of it --------------------------------------------------------------------------------------------
 
     def state(self) -> str:
-        """As its coordinator has it; empty while that one knows nothing."""
+        """Return the transaction's state from DescribeTransactions; empty if the coordinator does not know the id."""
         answer = self._to_coordinator("DescribeTransactions", {"transactional_ids": [self.name]})
         (found,) = answer["transaction_states"]
         return str(found["transaction_state"])
 
     def committed_offset(self, topic: str, partition: int) -> int:
-        """Of the group; -1 for none. Waits while a transaction is open that may yet change it."""
+        """Return the group's committed offset, or -1. Waits until no open transaction can change it."""
         body: Body = {
             "groups": [{"group_id": self.group, "topics": [{"name": topic, "partition_indexes": [partition]}]}],
             "require_stable": True,
@@ -136,7 +136,7 @@ class Transactions:
         return self._until_told(api, body, lambda: coordinator(self._members, self.name, _TRANSACTION))
 
     def _until_told(self, api: str, body: Body, whom: Callable[[], int]) -> Body:
-        """Asked again, of whoever it is then, while nobody answers or the answer is for a while only."""
+        """Send a request to the broker that `whom` returns, and repeat it until the response has no retriable error."""
         told: list[Body] = []
 
         def done() -> bool:
@@ -148,7 +148,7 @@ class Transactions:
 
 
 def coordinator(members: Members, key: str, kind: int = _TRANSACTION) -> int:
-    """Of a transactional id, or of a group (0), as any member says that answers; -1 if it knows none."""
+    """Return the coordinator of a transactional id or of a group (kind 0) from the first member that answers, or -1."""
     for broker in members.members:
         try:
             return int(_ask(members, broker, "FindCoordinator", 3, {"key": key, "key_type": kind})["node_id"])
@@ -158,7 +158,7 @@ def coordinator(members: Members, key: str, kind: int = _TRANSACTION) -> int:
 
 
 def named_for(members: Members, prefix: str, broker: int, kind: int = _TRANSACTION) -> str:
-    """Return a name with this prefix that this broker coordinates."""
+    """Return a name with this prefix whose coordinator is this broker."""
     found: list[str] = []
 
     def one() -> bool:
@@ -171,7 +171,7 @@ def named_for(members: Members, prefix: str, broker: int, kind: int = _TRANSACTI
 
 
 def elect_preferred(members: Members, wanted: Callable[[], object]) -> None:
-    """The first replica of every partition is elected until what is wanted is so."""
+    """Elect the preferred leaders of all partitions, repeatedly, until `wanted` is true."""
 
     def elected() -> bool:
         controller = members.controller()
@@ -184,7 +184,7 @@ def elect_preferred(members: Members, wanted: Callable[[], object]) -> None:
 
 
 def _ask(members: Members, broker: int, api: str, version: int, body: Body) -> Body:
-    """On a connection of its own: those who answered before may be gone. Raises Closed or OSError."""
+    """Send a request on a new connection, because the broker may have restarted. Raises Closed or OSError."""
     if broker not in members.members:
         raise Closed(f"nobody is {broker}")
     with closing(Peer(str(broker), members.members[broker].bootstrap_servers)) as peer:
@@ -196,7 +196,7 @@ def _errors(topics: Sequence[Body], partitions: str, error: str = "error_code") 
 
 
 def _all_errors(answer: object) -> Collection[int]:
-    """Every error code that stands anywhere in an answer."""
+    """Return every error code in a response."""
     if isinstance(answer, list):
         return {error for each in answer for error in _all_errors(each)}
     if not isinstance(answer, dict):
@@ -206,7 +206,7 @@ def _all_errors(answer: object) -> Collection[int]:
 
 
 def _until(condition: Callable[[], object], about: Callable[[], object]) -> None:
-    """Who goes away while it is asked, is asked again."""
+    """Wait for a condition; an ended connection or a KafkaException counts as false."""
     deadline = time.monotonic() + WAIT_S
     while True:
         with suppress(Closed, OSError, KafkaException):
