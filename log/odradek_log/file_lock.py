@@ -20,7 +20,7 @@ except ImportError:  # Windows
 
 
 class FileLock:
-    """Held from construction to `release`."""
+    """The lock, held from construction to `release`."""
 
     def __init__(self, path: str) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)

@@ -61,7 +61,7 @@ class OffsetIndex:
         del self.positions[at:]
 
     def to_bytes(self, start: int = 0) -> bytes:
-        """The bytes of the file from position `start` on."""
+        """Return the bytes of the file from position `start` on."""
         offsets, positions = self.offsets, self.positions
         if start:
             offsets, positions = offsets[start // OFFSET_ENTRY :], positions[start // OFFSET_ENTRY :]
@@ -134,7 +134,7 @@ class TimeIndex:
         self.last_timestamp = self.last[0]
 
     def to_bytes(self, start: int = 0) -> bytes:
-        """The bytes of the file from position `start` on."""
+        """Return the bytes of the file from position `start` on."""
         return bytes(self.raw[start:])
 
     @classmethod

@@ -106,7 +106,8 @@ class LogSegments:
         if self._segments:
             old = self.active
             if old.base_offset == base_offset:
-                # It is full without a record, because its first batch is too far from its base offset: replace it.
+                # The log rolls an empty segment, such as when the first batch of a follower is larger than
+                # `segment.bytes`: replace it.
                 assert old.size == 0
                 for path in old.mark_deleted():
                     self._env.disk.remove(path)

@@ -18,7 +18,7 @@ class UnstableTransactions:
 
     def __init__(self) -> None:
         self.any = False
-        """Whether there are any; False in most partitions, which then need no look-up."""
+        """Whether there are such transactions; False in most partitions, which then need no look-up."""
         # By first offset, ascending.
         self._ongoing: dict[int, None] = {}
         # (offset of the marker, first offset), both ascending. A transaction is left out if one that ended later began
