@@ -6,7 +6,7 @@ however many records it has. Leaves metadata transactions to the stores, which r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from odradek_wire.message import Message
 from odradek_wire.messages.abort_transaction_record import AbortTransactionRecord
@@ -92,7 +92,7 @@ class _ImageBuilder:
         self.configs: dict[ConfigResource, dict[str, str]] = {}
         self.changed_brokers: set[int] = set()
         self.topics: dict[Uuid, _TopicBuilder] = {}
-        self.created: set[str] = set()
+        self.created_ids: dict[str, Uuid] = {}
         self.deleted: dict[Uuid, TopicImage] = {}
         self.levels: dict[str, int] | None = None
         self.next_producer_id = image.next_producer_id
@@ -114,6 +114,24 @@ class _ImageBuilder:
         else:
             self.brokers[broker_id] = broker
         self.changed_brokers.add(broker_id)
+
+    def topic_id(self, name: str) -> Uuid | None:
+        """Return the id of the topic that has this name after the changes, None if no topic has it."""
+        created = self.created_ids.get(name)
+        if created is not None:
+            return created
+        before = self.before.topics.get(name)
+        return None if before is None or before.id in self.deleted else before.id
+
+    def topic_ids(self) -> list[Uuid]:
+        """Return the ids of all topics that exist after the changes."""
+        kept = [key for key in self.before.topics_by_id if key not in self.deleted]
+        return [*kept, *self.created_ids.values()]
+
+    def partitions(self, topic_id: Uuid) -> Sequence[PartitionRegistration]:
+        """Return the partitions of an existing topic after the changes, without a copy."""
+        builder = self.topics.get(topic_id)
+        return self.before.topics_by_id[topic_id].partitions if builder is None else builder.partitions
 
     def topic(self, topic_id: Uuid) -> _TopicBuilder:
         builder = self.topics.get(topic_id)
@@ -180,10 +198,9 @@ class _ImageBuilder:
 
 
 def _topic(builder: _ImageBuilder, record: TopicRecord) -> None:
-    before = builder.before.topics.get(record.name)
-    if (before is not None and before.id not in builder.deleted) or record.name in builder.created:
+    if builder.topic_id(record.name) is not None:
         raise InvalidMetadataError(f"topic {record.name!r} is created twice")
-    builder.created.add(record.name)
+    builder.created_ids[record.name] = record.topic_id
     builder.topics[record.topic_id] = _TopicBuilder(record.topic_id, record.name, ())
 
 
@@ -253,7 +270,7 @@ def changed_partition(partition: PartitionRegistration, record: PartitionChangeR
 def _remove_topic(builder: _ImageBuilder, record: RemoveTopicRecord) -> None:
     topic = builder.topic(record.topic_id)
     del builder.topics[record.topic_id]
-    builder.created.discard(topic.name)
+    builder.created_ids.pop(topic.name, None)
     before = builder.before.topics_by_id.get(record.topic_id)
     if before is not None:
         builder.deleted[record.topic_id] = before
@@ -263,14 +280,17 @@ def _remove_topic(builder: _ImageBuilder, record: RemoveTopicRecord) -> None:
 
 
 def _clear_elr(builder: _ImageBuilder, record: ClearElrRecord) -> None:
-    if record.topic_name and record.topic_name not in builder.before.topics:
-        return
-    names = [record.topic_name] if record.topic_name else list(builder.before.topics)
-    for name in names:
-        topic = builder.topic(builder.before.topics[name].id)
-        for index, partition in enumerate(topic.partitions):
+    """Clear the eligible leaders of a topic, or of all topics; each cleared partition gets a new epoch, as in Kafka."""
+    if record.topic_name:
+        named = builder.topic_id(record.topic_name)
+        topic_ids = [] if named is None else [named]
+    else:
+        topic_ids = builder.topic_ids()
+    for topic_id in topic_ids:
+        for index, partition in enumerate(builder.partitions(topic_id)):
             if partition.eligible_leader_replicas or partition.last_known_elr:
-                topic.set(index, partition._replace(eligible_leader_replicas=(), last_known_elr=()))
+                cleared = PartitionChangeRecord(index, topic_id, eligible_leader_replicas=[], last_known_elr=[])
+                builder.topic(topic_id).set(index, changed_partition(partition, cleared))
 
 
 # -- brokers and controllers ------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from odradek_controller.replay import RECORD_TYPES, InvalidMetadataError, replay
 from odradek_wire.message import Message
 from odradek_wire.messages.access_control_entry_record import AccessControlEntryRecord
 from odradek_wire.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
+from odradek_wire.messages.clear_elr_record import ClearElrRecord
 from odradek_wire.messages.client_quota_record import ClientQuotaRecord
 from odradek_wire.messages.config_record import ConfigRecord
 from odradek_wire.messages.create_partitions import CreatePartitionsRequest
@@ -97,8 +98,10 @@ def test_records_of_an_image_rebuild_it_and_deltas_name_each_change(
 ) -> None:
     image = THREE
     rng = random.Random(seed)
+    all_records: list[Message] = []
     for step in steps:
         records = decide(image, step, rng.randrange(1 << 30))
+        all_records += records
         delta = replay(image, records, offset=image.offset + len(records))
         compared = MetadataDelta.between(image, delta.image)
         assert set(delta.partitions) == set(compared.partitions)
@@ -110,6 +113,7 @@ def test_records_of_an_image_rebuild_it_and_deltas_name_each_change(
         image = delta.image
         check_invariants(image)
     assert without_position(rebuilt(image)) == without_position(image)
+    assert without_position(image_of(all_records, THREE)) == without_position(image)
 
 
 def check_invariants(image: ClusterImage) -> None:
@@ -203,6 +207,48 @@ def test_a_partition_change_increments_its_epochs() -> None:
         topics_by_id={uuid_of(1): TopicImage(uuid_of(1), "t", (partition,))},
     )
     assert (delta.partitions, delta.created_topics) == ({uuid_of(1): (0,)}, [])
+
+
+def with_eligible_leader(topic: str, topic_id: int) -> list[Message]:
+    partition = PartitionRecord(0, uuid_of(topic_id), [1, 2], [1], leader=1, eligible_leader_replicas=[2])
+    return [TopicRecord(topic, uuid_of(topic_id)), partition]
+
+
+@pytest.mark.parametrize("cleared", ["", "t", "unknown"])
+@pytest.mark.parametrize(
+    ("existing", "records"),
+    [
+        ("t", []),
+        ("u", with_eligible_leader("t", 2)),
+        ("t", [RemoveTopicRecord(uuid_of(1))]),
+        ("t", [RemoveTopicRecord(uuid_of(1)), *with_eligible_leader("t", 2)]),
+        ("t", [PartitionChangeRecord(0, uuid_of(1), last_known_elr=[1])]),
+    ],
+)
+def test_eligible_leaders_are_cleared_also_when_earlier_records_are_replayed_together(
+    existing: str, records: list[Message], cleared: str
+) -> None:
+    before = image_of(with_eligible_leader(existing, 1))
+    records = [*records, ClearElrRecord(cleared)]
+    one_by_one = before
+    for record in records:
+        one_by_one = image_of([record], one_by_one)
+    together = image_of(records, before)
+    assert without_position(together) == without_position(one_by_one)
+    for topic in together.topics.values():
+        partition = topic.partitions[0]
+        assert (partition.eligible_leader_replicas == ()) == (cleared in ("", topic.name))
+
+
+def test_a_cleared_partition_gets_a_new_partition_epoch() -> None:
+    before = image_of([*with_eligible_leader("t", 1), *with_eligible_leader("u", 2)])
+    delta = replay(before, [ClearElrRecord("t")])
+    partition = before.topics["t"].partitions[0]
+    cleared = partition._replace(eligible_leader_replicas=(), partition_epoch=partition.partition_epoch + 1)
+    assert delta.image.topics["t"].partitions == (cleared,)
+    assert delta.image.topics["u"] == before.topics["u"]
+    assert delta.partitions == {uuid_of(1): (0,)}
+    assert replay(delta.image, [ClearElrRecord("t")]).partitions == {}
 
 
 def test_brokers_are_registered_fenced_and_unregistered() -> None:
