@@ -24,6 +24,7 @@ from ..configs.table import Resource, definitions
 from ..image import ClusterImage, ConfigResource
 from .config_rules import check_resource, check_values
 from .context import CommandContext, Refusal
+from .min_isr import clear_elr_records
 
 
 class OpType(IntEnum):
@@ -87,7 +88,10 @@ def _alter_all(
     *,
     replace: bool,
 ) -> tuple[list[Message], list[ResourceResult]]:
-    """Decide each resource alone: an invalid one does not stop the others."""
+    """Decide each resource alone: an invalid one does not stop the others.
+
+    A change of `min.insync.replicas` also clears eligible leaders (KIP-966).
+    """
     times = Counter(key for key, _ in wanted)
     records: list[Message] = []
     results = []
@@ -98,7 +102,7 @@ def _alter_all(
         else:
             records += done
             results.append(ResourceResult(ErrorCode.NONE, None, key.type, key.name))
-    return records, results
+    return [*records, *clear_elr_records(image, records)], results
 
 
 _REPEATED = Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")

@@ -14,11 +14,11 @@ from odradek_wire.messages.config_record import ConfigRecord
 from ..configs.table import Resource
 from ..image import ClusterImage, ConfigResource
 from .context import CommandContext
-from .min_isr import explicit_min_isr
+from .min_isr import clear_elr_records, explicit_min_isr
 
 
 def forget_configs(image: ClusterImage, context: CommandContext) -> list[Message]:
-    """Return the records of the configurations that change."""
+    """Return the records of the configurations that change, and those that then clear eligible leaders."""
     topics = {key: values for key, values in image.configs.items() if key.type == Resource.TOPIC}
     first = explicit_min_isr(replace(image, configs=topics), context)
     kept = {(ConfigResource(record.resource_type, record.resource_name), record.name) for record in first}
@@ -35,4 +35,4 @@ def forget_configs(image: ClusterImage, context: CommandContext) -> list[Message
         if image.configs.get(ConfigResource(record.resource_type, record.resource_name), {}).get(record.name)
         != record.value
     ]
-    return [*removed, *changed]
+    return [*removed, *changed, *clear_elr_records(image, [*removed, *changed])]

@@ -3,6 +3,7 @@
 import pytest
 from controller.tests.controller_kit import cluster, context, directory_of, image_of, registration, uuid_of
 
+from odradek_controller.commands.alter_configs import alter_configs, incremental_alter_configs
 from odradek_controller.commands.alter_partition import alter_partition
 from odradek_controller.commands.brokers import (
     controlled_shutdown,
@@ -12,14 +13,17 @@ from odradek_controller.commands.brokers import (
     unregister_broker,
 )
 from odradek_controller.commands.features import update_features
+from odradek_controller.commands.forget_configs import forget_configs
 from odradek_controller.commands.producer_ids import allocate_producer_ids
 from odradek_controller.image import RECOVERING, ClusterImage, PartitionRegistration
 from odradek_controller.levels import Emulation, served_features
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from odradek_wire.messages.alter_configs import AlterConfigsRequest
 from odradek_wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from odradek_wire.messages.config_record import ConfigRecord
 from odradek_wire.messages.feature_level_record import FeatureLevelRecord
+from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from odradek_wire.messages.partition_record import PartitionRecord
 from odradek_wire.messages.topic_record import TopicRecord
 from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest
@@ -106,6 +110,72 @@ def test_a_broker_stays_an_eligible_leader_after_a_clean_shutdown() -> None:
     back.previous_broker_epoch = image.brokers[2].epoch
     records, _ = register_broker(image, back, context(next_offset=70))
     assert partition(image_of(records, image)).eligible_leader_replicas == (2,)
+
+
+Override = tuple[int, str]
+"""The type and the name of a resource."""
+TOPIC_T, CLUSTER = (2, "t"), (4, "")
+
+
+def with_min_isr(image: ClusterImage, resource: Override, value: str | None, *, replace: bool = False) -> ClusterImage:
+    """Return the image after a request that sets `min.insync.replicas` of the resource, or deletes it."""
+    if replace:
+        old = [AlterConfigsRequest.AlterableConfig("min.insync.replicas", value)] if value is not None else []
+        request = AlterConfigsRequest([AlterConfigsRequest.AlterConfigsResource(*resource, old)])
+        records, response = alter_configs(image, request, context())
+        assert response.responses[0].error_code == ErrorCode.NONE
+        return image_of(records, image)
+    config = IncrementalAlterConfigsRequest.AlterableConfig("min.insync.replicas", 1 if value is None else 0, value)
+    wanted = IncrementalAlterConfigsRequest.AlterConfigsResource(*resource, [config])
+    found, answer = incremental_alter_configs(image, IncrementalAlterConfigsRequest([wanted]), context())
+    assert answer.responses[0].error_code == ErrorCode.NONE
+    return image_of(found, image)
+
+
+@pytest.mark.parametrize(
+    ("before", "resource", "value", "replace"),
+    [
+        (TOPIC_T, TOPIC_T, "1", False),
+        (TOPIC_T, TOPIC_T, None, False),
+        (TOPIC_T, TOPIC_T, "1", True),
+        (TOPIC_T, TOPIC_T, None, True),
+        (CLUSTER, CLUSTER, "1", False),
+        (CLUSTER, CLUSTER, "1", True),
+        (CLUSTER, TOPIC_T, "1", False),
+    ],
+)
+def test_a_replica_that_missed_committed_records_does_not_lead_after_min_isr_is_lowered(
+    before: Override, resource: Override, value: str | None, replace: bool
+) -> None:
+    image = with_partition(cluster({1: None, 2: None}), [1, 2], [1, 2])
+    image = image_of([ConfigRecord(*before, "min.insync.replicas", "2")], image)
+    image = image_of(fence_broker(image, 2, context()), image)
+    assert (partition(image).isr, partition(image).eligible_leader_replicas) == ((1,), (2,))
+    image = with_min_isr(image, resource, value, replace=replace)
+    assert partition(image).eligible_leader_replicas == ()
+    # From now on broker 1 alone commits records with acks=all, and broker 2 comes back without them.
+    image = image_of(unfence_broker(image, 2, context()), image)
+    image = image_of(fence_broker(image, 1, context()), image)
+    assert (partition(image).leader, partition(image).eligible_leader_replicas) == (-1, (1,))
+    image = image_of(unfence_broker(image, 1, context()), image)
+    assert (partition(image).leader, partition(image).isr) == (1, (1,))
+
+
+def test_a_reset_of_the_cluster_wide_min_isr_clears_eligible_leaders() -> None:
+    image = image_of([ConfigRecord(*CLUSTER, "min.insync.replicas", "3")], THREE)
+    image = image_of(fence_broker(image, 2, context()), image)
+    assert partition(image).eligible_leader_replicas == (2,)
+    image = image_of(forget_configs(image, context()), image)
+    assert partition(image).eligible_leader_replicas == ()
+
+
+def test_eligible_leaders_stay_when_min_isr_does_not_change() -> None:
+    image = without_two()
+    assert partition(with_min_isr(image, TOPIC_T, "3")) == partition(image)
+    other = IncrementalAlterConfigsRequest.AlterableConfig("retention.ms", 0, "5")
+    wanted = IncrementalAlterConfigsRequest.AlterConfigsResource(*TOPIC_T, [other])
+    records, _ = incremental_alter_configs(image, IncrementalAlterConfigsRequest([wanted]), context())
+    assert records == [ConfigRecord(2, "t", "retention.ms", "5")]
 
 
 @pytest.mark.parametrize("previous_epoch", [-1, 11])
