@@ -20,11 +20,11 @@ CLIENTS: tuple[Client, ...] = (
 )
 
 LIBRARIES: tuple[Client, ...] = CLIENTS[:4]
-"""Those with an interface for programs: binary content, timestamps, chosen partitions."""
+"""The clients with an interface for programs: binary content, timestamps, chosen partitions."""
 
 OLD_PROTOCOLS: tuple[Client, ...] = tuple(
     KafkaPython(old=True, api_version=version) for version in ((0, 9), (0, 10, 0), (0, 10, 2), (0, 11, 0), (1, 0, 0))
 )
-"""kafka-python 2.0.2 speaking to brokers of long ago: message sets, Produce 1, Fetch 1, and so on."""
+"""kafka-python 2.0.2 with the protocol of old brokers: message sets, Produce 1, Fetch 1, and so on."""
 
 __all__ = ["ALL_CODECS", "CLIENTS", "LIBRARIES", "OLD_PROTOCOLS", "Abilities", "Client", "Message", "Record"]

@@ -1,4 +1,4 @@
-"""aiokafka, each call in an event loop of its own."""
+"""aiokafka, each call in its own event loop."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _SECONDS = 30.0
 
 
 class AioKafka:
-    """aiokafka with its defaults, but for the size limit."""
+    """aiokafka with its defaults, except for the size limit."""
 
     name = "aiokafka"
     abilities = Abilities(key_and_value_null=False)

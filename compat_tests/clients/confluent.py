@@ -14,7 +14,7 @@ _SECONDS = 30.0
 
 
 class Confluent:
-    """librdkafka with its defaults, but for the size limit and (consuming) for offsets that tests count on."""
+    """librdkafka with its defaults, except for the size limit and for the consumer's commits, which tests control."""
 
     name = "confluent-kafka"
     abilities = Abilities()

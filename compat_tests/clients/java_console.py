@@ -10,7 +10,7 @@ _NULL = "<null>"
 
 
 class JavaConsole:
-    """Text in, text out: headers, key and value of a record on one line, separated by tabs."""
+    """Text input and output: headers, key and value of a record on one line, separated by tabs."""
 
     # The partitioner chooses: keyless records of one run stick to a partition, so these tests use topics of one.
     abilities = Abilities(binary=False, sets_timestamps=False, chooses_partition=False)

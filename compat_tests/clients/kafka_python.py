@@ -1,4 +1,4 @@
-"""kafka-python of two ages: 3.x from this environment, and 2.0.2 for protocol versions that no current client uses."""
+"""Two releases of kafka-python: 3.x from this environment, and 2.0.2 for versions that no current client uses."""
 
 import base64
 import json
@@ -18,7 +18,7 @@ _SECONDS = 120.0
 
 
 class KafkaPython:
-    """The library in a process of its own; `api_version` pins it to what brokers of that age understood."""
+    """The library in its own process; `api_version` restricts it to the protocol of that broker release."""
 
     abilities = Abilities(key_and_value_null=False, null_headers=False)
 
@@ -41,7 +41,7 @@ class KafkaPython:
         return None
 
     def environment(self) -> dict[str, str]:
-        """The environment in which `import kafka` is this library."""
+        """Return the environment in which `import kafka` finds this release."""
         path = str(kafka_python_2_0_2()) if self._old else ""
         return {**os.environ, "PYTHONPATH": path}
 
@@ -67,7 +67,7 @@ class KafkaPython:
         return _records(self._call("consume_as_group", servers, topic=topic, count=count, group=group))
 
     def offsets_for_times(self, servers: str, topic: str, timestamps: Sequence[int]) -> list[int | None]:
-        """The first offset of partition 0 at or after each timestamp, None where there is none."""
+        """Return the first offset of partition 0 at or after each timestamp, None if there is none."""
         found: list[int | None] = self._call(
             "offsets_for_times", servers, topic=topic, partition=0, timestamps=list(timestamps)
         )

@@ -11,7 +11,7 @@ _SECONDS = 30.0
 
 
 class Kcat:
-    """One process for each message that is sent, because headers and nulls are options of the whole run."""
+    """One process per message, because headers and nulls are options of the whole run."""
 
     name = "kcat"
     # -Z turns empty into null, so the two cannot both be sent; its JSON output is text.

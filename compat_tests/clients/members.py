@@ -1,4 +1,4 @@
-"""Members of a consumer group, each a process of its own; they differ only in their start command."""
+"""Members of a consumer group, each in its own process; they differ only in their start command."""
 
 import json
 import os
@@ -15,7 +15,7 @@ _DRIVER = Path(__file__).parents[1] / "drivers" / "group_member.py"
 
 @dataclass(frozen=True)
 class Member:
-    """A kind of member; `start` makes one."""
+    """A kind of member; `start` runs one."""
 
     name: str
 
@@ -54,24 +54,24 @@ class RunningMember:
 
     process: RunningTool
     delivered: set[tuple[int, int]] = field(default_factory=set)
-    """Partition and offset of every record it got."""
+    """Partition and offset of every record that the member received."""
     assigned: set[int] = field(default_factory=set)
     assignments: int = 0
 
     def hear(self, seconds: float) -> None:
-        """Take in the next report if one comes in time."""
+        """Read the next report if one comes in time."""
         line = self.process.poll_line(seconds)
         if line is not None:
             self._take(line)
 
     def leave(self) -> None:
-        """Let it say goodbye, and take in what it still reports."""
+        """End the member with SIGTERM, so that it leaves the group, and read its last reports."""
         seen = len(self.process.lines)
         self.process.terminate()
         self._take_all(seen)
 
     def kill(self) -> None:
-        """Let it vanish; what it had reported counts."""
+        """Kill the member with SIGKILL, and read its last reports."""
         seen = len(self.process.lines)
         self.process.kill()
         self._take_all(seen)

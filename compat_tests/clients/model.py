@@ -37,14 +37,14 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Abilities:
-    """What a client's interface lets a test ask of it; a limit here is the client's, never the broker's."""
+    """The abilities of a client's interface; a limit here is the client's, never the broker's."""
 
     codecs: tuple[str, ...] = ALL_CODECS
     headers: bool = True
     null_headers: bool = True
     key_and_value_null: bool = True
     null_and_empty: bool = True
-    """Tells null and empty apart."""
+    """Whether the client distinguishes null and empty."""
     binary: bool = True
     sets_timestamps: bool = True
     chooses_partition: bool = True
@@ -57,7 +57,7 @@ class Client(Protocol):
     abilities: Abilities
 
     def missing(self) -> str | None:
-        """Why this client cannot be used on this machine, if that is so."""
+        """Return why this client cannot run on this machine, or None."""
 
     def produce(
         self, servers: str, topic: str, messages: Sequence[Message], *, codec: str = "none", acks: str = "all"

@@ -17,25 +17,25 @@ Place = tuple[str, int]
 
 
 class Fenced(Exception):
-    """Another producer has taken this one's transactional id, or its coordinator gave it up."""
+    """Another producer has taken the transactional id, or the coordinator has fenced the producer after a timeout."""
 
 
 class Transactions(Protocol):
-    """One producer with a transactional id; what it sends stands in the transaction that is open."""
+    """A transactional producer; its records belong to the open transaction."""
 
     def begin(self) -> None: ...
 
     def send(self, topic: str, *values: bytes, partition: int = 0) -> None:
-        """Returns when they are acknowledged. Raises Fenced."""
+        """Send values and wait until they are acknowledged. Raises Fenced."""
 
     def send_offsets(self, group: str, offsets: Mapping[Place, int]) -> None:
-        """The group has consumed up to these, if this transaction is committed. Raises Fenced."""
+        """Add the group's offsets to the transaction. Raises Fenced."""
 
     def commit(self) -> None:
-        """Raises Fenced."""
+        """Commit the transaction. Raises Fenced."""
 
     def abort(self) -> None:
-        """Raises Fenced."""
+        """Abort the transaction. Raises Fenced."""
 
     def __enter__(self) -> Self: ...
 
@@ -99,7 +99,7 @@ class ConfluentTransactions:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """librdkafka ends with its object."""
+        """Drop the producer, which closes librdkafka's instance."""
         del self._producer
 
 
@@ -120,7 +120,7 @@ def _delivered(error: KafkaError | None, _: object) -> None:
 
 
 class AioKafkaTransactions:
-    """aiokafka, in an event loop of its own that turns while something is asked of it."""
+    """aiokafka in its own event loop, which runs only during a call."""
 
     def __init__(self, servers: str, transactional_id: str, timeout_ms: int) -> None:
         self._runner = asyncio.Runner()
@@ -165,7 +165,7 @@ class AioKafkaTransactions:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # What it had left open is the broker's business now.
+        # An open transaction is left to the broker.
         with suppress(Fenced, AioError, TimeoutError):
             self._run(self._producer.stop())
         self._runner.close()

@@ -13,15 +13,15 @@ _SECONDS = 30.0
 
 
 class Transformer(Protocol):
-    """Every call makes a consumer and a producer, uses them and closes them."""
+    """A client that transforms records; every call makes a consumer and a producer, uses them and closes them."""
 
     name: str
 
     def transform(
         self, servers: str, source: str, target: str, *, group: str, transactional_id: str, count: int, commit: bool
     ) -> list[bytes]:
-        """As a member of the group, read the next records of the source and write each in capitals to the target, all
-        in one transaction with the offsets; commit or abort it. Returns what was read."""
+        """As a member of the group, read the next records of the source and write each in capitals to the target, in
+        one transaction with the offsets. Commit or abort it, and return the values read."""
 
 
 class ConfluentTransformer:

@@ -1,4 +1,4 @@
-"""The broker of these tests: another than elsewhere, because it checks for timed-out transactions very often."""
+"""The broker of these tests, which checks for timed-out transactions very often, unlike that of the other tests."""
 
 from collections.abc import Iterator
 

@@ -14,7 +14,7 @@ _FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class JavaProgram:
-    """A main class and where its classes are; warnings go to standard error."""
+    """A main class and its class path; warnings go to standard error."""
 
     main: str
     classpath: str
@@ -22,14 +22,14 @@ class JavaProgram:
     """The release whose logging library is among the jars."""
 
     def start(self, *arguments: str) -> RunningTool:
-        """Run it until it ends or is ended."""
+        """Start the program; the caller may end it."""
         logging = log_to_stderr(self.version, Path(self.classpath.rpartition(":")[2]).parent.parent)
         command = ["java", *_JVM, logging, "-cp", self.classpath, self.main, *arguments]
         return RunningTool(self.main, [*dying_with_us(), *command])
 
 
 def compiled(name: str, jars: Path, classes: Path, version: str = KAFKA_4_3) -> JavaProgram:
-    """The program in `name`.java of this folder, with what it needs from there; its classes are put into `classes`."""
+    """Compile `name`.java of this folder, with the sources that it needs, into the directory `classes`."""
     command = [
         "javac", "-J-XX:TieredStopAtLevel=1", "-nowarn", "-Xlint:-removal", "-proc:none", "-d", str(classes),
         "-sourcepath", str(_FOLDER), "-cp", f"{jars}/*", str(_FOLDER / f"{name}.java"),

@@ -1,4 +1,4 @@
-"""A topic from its first record on, read as the test goes along; and waiting beside a program that must not end."""
+"""A reader of a topic from its first record on, and waits that fail if a running program ends."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ _PATIENCE_SECONDS = 120.0
 
 
 def until(condition: Callable[[], bool], *, beside: RunningTool) -> None:
-    """Ask until it holds; fails when that takes too long or the program that runs beside it ends."""
+    """Wait for a condition; fail if that takes too long or if the program that runs beside it ends."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not condition():
         beside.poll_line(0.05)
@@ -43,7 +43,7 @@ class Reader:
         return [(record.value() or b"").decode() for record in self.records]
 
     def read_count(self, count: int, *, beside: RunningTool) -> None:
-        """Read at least so many records in all; fails as `until` does."""
+        """Read until there are at least `count` records in all; fail as `until` does."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while len(self.records) < count:
             self._poll(0.1)
@@ -53,7 +53,7 @@ class Reader:
     def read_rest(self) -> None:
         """Read up to the end of every partition as it is now."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        # Assigned anew, it forgets what ends it has seen.
+        # A new assignment makes the consumer report the ends of the partitions again.
         reached = self._consumer.position(self._consumer.assignment())
         self._consumer.assign(
             [TopicPartition(each.topic, each.partition, max(each.offset, OFFSET_BEGINNING)) for each in reached]
@@ -64,7 +64,7 @@ class Reader:
             assert time.monotonic() < deadline, f"partitions {missing} have no end"
 
     def close(self) -> None:
-        """Leave the broker alone."""
+        """Close the consumer."""
         self._consumer.close()
 
     def _poll(self, seconds: float) -> int:

@@ -17,8 +17,8 @@ _LINES_IN_TRANSACTION = "10"
 
 
 def _line(number: int) -> str:
-    """With its end more than half of the source's buffer, which must not hold two: the source returns a full batch and
-    looks at what is left in its buffer only when the file grows."""
+    """Return a line that fills more than half of the source's buffer. The buffer must not hold two lines: the source
+    returns a full batch, and reads the rest of its buffer only when the file grows."""
     return f"line {number} ".ljust(600, ".")
 
 
@@ -50,7 +50,7 @@ def test_a_killed_worker_brings_every_line_from_file_to_file_once(
                 "topic": topic,
                 "batch.size": _LINES_IN_TRANSACTION,
                 "exactly.once.support": "required",
-                # Before anything else a worker reads all offsets: what a killed one left open must end first.
+                # A starting worker reads all offsets, for which the killed worker's open transaction must end first.
                 "producer.override.transaction.timeout.ms": "6000",
             },
         )
@@ -67,7 +67,7 @@ def test_a_killed_worker_brings_every_line_from_file_to_file_once(
             },
         )
         reader.read_count(_FIRST, beside=worker.running)
-        # A sink that is killed between a line and its offset writes the line again: it is brought to rest before.
+        # A sink that is killed between a line and its offset writes the line again, so it is paused before.
         worker.until(lambda: sink_has_committed((reader.records[-1].offset() or 0) + 1))
         worker.pause("sink")
 

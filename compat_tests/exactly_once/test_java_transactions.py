@@ -36,7 +36,7 @@ class Run:
 
 @pytest.fixture(scope="module")
 def servers_of_old(broker_name: str) -> Iterator[str]:
-    """The address of a broker where transactions are those of version 1, which the newer client knows too."""
+    """The address of a broker with transaction.version 1, which the newer client supports too."""
     with contextlib.closing(new_broker(broker_name, CONFIG)) as broker:
         broker.start()
         where = ("--bootstrap-server", broker.bootstrap_servers)
@@ -46,7 +46,7 @@ def servers_of_old(broker_name: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module", params=[(KAFKA_4_3, 2), (KAFKA_4_3, 1), (KAFKA_3_9, 2)], ids="{0[0]}-v{0[1]}".format)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """All cases with a client of that release, one after another in one process; the broker's transaction.version."""
+    """A run of all cases in one process, with a client release and a transaction.version of the broker."""
     release, level = request.param
     servers = request.getfixturevalue("servers" if level == 2 else "servers_of_old")
     program = compiled("Transactions", libs(release), tmp_path_factory.mktemp("classes"), release)
@@ -116,7 +116,7 @@ def test_the_admin_client_describes_transactions_and_fences_producers(run: Run) 
 def test_a_transaction_times_out_and_long_timeouts_are_refused(run: Run) -> None:
     assert run.seen("expired") == {
         "abandoned": [2, [], 2, ["abandoned"]],
-        # Who speaks EndTxn v5 learns that its transaction is no more; others are taken for replaced producers.
+        # With EndTxn v5 the error says that the transaction has ended; with earlier versions the producer is fenced.
         "committing": "InvalidTxnStateException" if run.protocol == 2 else "ProducerFencedException",
         "excessive": "KafkaException",
         "values": [4, ["next"], 4, ["abandoned", "next"]],

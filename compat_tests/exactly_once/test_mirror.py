@@ -24,7 +24,7 @@ _TOPIC = "orders"
 
 @dataclass(frozen=True)
 class Side:
-    """A cluster, under the name that MirrorMaker has for it."""
+    """A cluster and its MirrorMaker alias."""
 
     name: str
     servers: str
@@ -33,20 +33,20 @@ class Side:
 
     @property
     def group(self) -> str:
-        """Who reads this side's own topic, here and then from its mirror on the other side."""
+        """The group that reads this side's own topic, first here and then from its mirror on the other side."""
         return f"readers-of-{self.name}"
 
     @property
     def mirror(self) -> str:
-        """The other side's topic, on this one."""
+        """The mirror of the other side's topic on this side."""
         return f"{self.other}.{_TOPIC}"
 
     def values(self, numbers: range) -> list[str]:
-        """The values that are produced on this side."""
+        """Return the values that `write` produces on this side."""
         return [f"{self.name} {number}" for number in numbers]
 
     def write(self, numbers: range) -> None:
-        """Between committed records stand aborted ones, so that offsets here are not those of the mirror."""
+        """Write committed transactions with aborted ones between them, so that the mirror has other offsets."""
         producer = Producer({"bootstrap.servers": self.servers, "transactional.id": f"{self.name}-writer"})
         producer.init_transactions(60)
         for first in numbers[::_IN_TRANSACTION]:
@@ -61,7 +61,7 @@ class Side:
             producer.abort_transaction(60)
 
     def read_as_group(self, group: str, topic: str, total: int) -> list[Message]:
-        """Go on where the group left off, read so many records, and commit."""
+        """Read `total` records from the group's committed offset on, and commit."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.servers,
@@ -81,7 +81,7 @@ class Side:
         return messages
 
     def committed(self, group: str, topic: str) -> int | None:
-        """The offset of a group in a topic's only partition."""
+        """Return the group's committed offset in the topic's only partition."""
         asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
         (partition,) = self.admin.list_consumer_group_offsets([asked])[group].result(60).topic_partitions or []
         return partition.offset if partition.offset >= 0 else None

@@ -22,7 +22,7 @@ _VOCABULARY = ["beam", "castle", "father", "spool", "stairs", "star", "thread", 
 
 
 class Job:
-    """The job's topics, and what it was fed: batches of lines, and of records whose partners may come a batch later."""
+    """The job's topics and its input: batches of lines, and of records whose join partners may come a batch later."""
 
     def __init__(self, program: JavaProgram, servers: str, make_topic: Callable[..., str], directory: Path) -> None:
         self.directory = directory
@@ -32,11 +32,11 @@ class Job:
         self._servers = servers
         self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
         self._random = random.Random(5)
-        # Records of long ago would be deleted at once.
+        # Retention would delete records with old timestamps.
         self._begun_ms = int(time.time() * 1000)
 
     def start(self) -> RunningTool:
-        """Every result is written, none is combined with the next; a transaction is about as long as a batch."""
+        """Start the job without a cache, so that it writes every single result; a transaction lasts about a batch."""
         return self._program.start(
             f"job-{self.lines}", self.lines, self.counts, self.left, self.right, self.joined,
             f"bootstrap.servers={self._servers}", f"state.dir={self.directory}", "commit.interval.ms=1000",
@@ -45,7 +45,7 @@ class Job:
         )  # fmt: skip
 
     def feed_lines(self) -> None:
-        """A batch of lines with words."""
+        """Produce a batch of lines with words."""
         for _ in range(_LINES):
             words = self._random.choices(_VOCABULARY, k=_WORDS_IN_LINE)
             self.words.update(words)
@@ -53,13 +53,13 @@ class Job:
         self._producer.flush()
 
     def feed(self, topic: str, batch: int) -> None:
-        """One side of a batch of pairs, all within a few seconds of the others."""
+        """Produce one side of a batch of pairs, whose timestamps are a few seconds apart."""
         for number in range(batch * _PAIRS, (batch + 1) * _PAIRS):
             self.feed_one(topic, f"key-{number}", f"{number}", 10 * number)
         self._producer.flush()
 
     def feed_one(self, topic: str, key: str, value: str, after_ms: int) -> None:
-        """A record with its time."""
+        """Produce a record with a timestamp relative to the start of the test."""
         self._producer.produce(topic, value, key, timestamp=self._begun_ms + after_ms)
         self._producer.flush()
 
@@ -72,13 +72,13 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> JavaProgram:
 
 @pytest.fixture
 def job(program: JavaProgram, servers: str, make_topic: Callable[..., str], tmp_path: Path) -> Job:
-    """A job that has not run."""
+    """A job that has not been started."""
     return Job(program, servers, make_topic, tmp_path / "state")
 
 
 @pytest.fixture
 def reader(servers: str) -> Iterator[Callable[..., Reader]]:
-    """Readers that are closed in the end."""
+    """A function that returns readers, which are closed after the test."""
     with ExitStack() as open_readers:
 
         def read(topic: str, **options: str) -> Reader:
@@ -110,7 +110,7 @@ def test_a_killed_streams_job_counts_and_joins_exactly_once(job: Job, reader: Ca
         read_all_and_kill_in_the_next_transaction(first, 0)
     with job.start() as second:
         read_all_and_kill_in_the_next_transaction(second, 1)
-    # Nothing is left but the changelogs. Whose transaction was open, nobody knows: it has to time out.
+    # Only the changelogs are left. The producer of the open transaction is unknown, so the transaction must time out.
     shutil.rmtree(job.directory)
     with job.start() as third:
         counts.read_count(job.words.total(), beside=third)

@@ -18,11 +18,11 @@ from compat_tests.exactly_once.reader import until
 
 _BEGINNING = "connect-"
 _NOT_YET = (404, 409, 500, 503)
-"""It does not know (yet), it rebalances, its leader did not answer in time, it is starting."""
+"""Statuses of a worker that does not know the connector yet, rebalances, waits for its leader, or is starting."""
 
 
 class Worker:
-    """A worker that can be killed and started again; as a context manager it is up inside."""
+    """A worker that can be killed and started again; as a context manager it runs inside."""
 
     def __init__(self, servers: str, name: str, directory: Path) -> None:
         (self._port,) = free_ports(1)
@@ -41,7 +41,7 @@ class Worker:
             "status.storage.partitions": "2",
             "exactly.once.source.support": "enabled",
             "offset.flush.interval.ms": "500",
-            # A worker that was killed is missed soon, and nobody waits for it to come back.
+            # The group removes a killed worker soon, and does not wait for its return.
             "session.timeout.ms": "3000",
             "heartbeat.interval.ms": "500",
             "scheduled.rebalance.max.delay.ms": "0",
@@ -50,28 +50,28 @@ class Worker:
         self.running: RunningTool
 
     def start(self) -> Self:
-        """Start it; returns when it has joined its group and answers."""
+        """Start the worker and wait until it has joined its group and answers."""
         program = JavaProgram("org.apache.kafka.connect.cli.ConnectDistributed", f"{connect_libs()}/*")
         self.running = program.start(str(self._properties))
         self.until(lambda: self.ask("GET", "/connectors") is not None)
         return self
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill the worker with SIGKILL."""
         self.running.kill()
 
     def create(self, connector: str, config: Mapping[str, str]) -> None:
-        """Create a connector; returns when its only task runs."""
+        """Create a connector and wait until its only task runs."""
         self.until(lambda: self.ask("PUT", f"/connectors/{connector}/config", config) is not None)
         self.until_task(connector, "RUNNING")
 
     def pause(self, connector: str) -> None:
-        """Pause a connector; returns when its task does nothing any more."""
+        """Pause a connector and wait until its task is paused."""
         self.ask("PUT", f"/connectors/{connector}/pause")
         self.until_task(connector, "PAUSED")
 
     def resume(self, connector: str) -> None:
-        """Let a paused connector go on."""
+        """Resume a paused connector."""
         self.ask("PUT", f"/connectors/{connector}/resume")
 
     def until_task(self, connector: str, state: str) -> None:
@@ -86,7 +86,7 @@ class Worker:
         self.until(there)
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        """What it answers; None while it cannot: it is starting, it rebalances, or does not know what is asked for."""
+        """Send a request and return the response, or None while the worker cannot answer (`_NOT_YET`)."""
         request = urllib.request.Request(
             f"http://{LOOPBACK}:{self._port}{path}",
             method=method,
@@ -104,7 +104,7 @@ class Worker:
             return None
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for it while the worker runs."""
+        """Wait for a condition; fail if the worker ends."""
         until(condition, beside=self.running)
 
     def __enter__(self) -> Self:

@@ -158,7 +158,7 @@ def coordinator(members: Members, key: str, kind: int = _TRANSACTION) -> int:
 
 
 def named_for(members: Members, prefix: str, broker: int, kind: int = _TRANSACTION) -> str:
-    """Return a name with this prefix whose coordinator is this broker."""
+    """Return a name with this prefix that this broker coordinates."""
     found: list[str] = []
 
     def one() -> bool:
