@@ -12,7 +12,7 @@ _NULL = "<null>"
 class JavaConsole:
     """Text input and output: headers, key and value of a record on one line, separated by tabs."""
 
-    # The partitioner chooses: keyless records of one run stick to a partition, so these tests use topics of one.
+    # The partitioner keeps the keyless records of a run in one partition, so these tests use one-partition topics.
     abilities = Abilities(binary=False, sets_timestamps=False, chooses_partition=False)
 
     def __init__(self, version: str) -> None:

@@ -1,5 +1,5 @@
-"""MirrorMaker 2 between the broker under test and Apache Kafka, both ways at once, exactly once: a group goes on in the
-other cluster where it left off."""
+"""MirrorMaker 2 between the broker under test and Apache Kafka, in both directions, exactly once: a group continues in
+the other cluster at its offset."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

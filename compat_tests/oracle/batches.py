@@ -24,7 +24,7 @@ def batch(
     transactional: bool = False,
     headers: Sequence[tuple[str, bytes | None]] = (),
 ) -> bytes:
-    """A batch of format 2; `producer` is its id, epoch and first sequence."""
+    """Return a batch of format 2; `producer` is its id, epoch and first sequence."""
     producer_id, epoch, sequence = producer
     builder = DefaultRecordBatchBuilder(
         2, _CODECS[codec], int(transactional), producer_id, epoch, sequence, batch_size=1 << 24
@@ -35,7 +35,7 @@ def batch(
 
 
 def message_set(values: Sequence[bytes | None], *, magic: int, key: bytes | None = None, codec: str = "none") -> bytes:
-    """Messages of format 0 or 1, wrapped in one compressed message where a codec is named."""
+    """Return messages of format 0 or 1, wrapped in one compressed message if a codec is given."""
     builder = LegacyRecordBatchBuilder(magic, _CODECS[codec], 1 << 24)
     for number, value in enumerate(values):
         builder.append(number, TIME + number if magic else None, key, value)
@@ -43,7 +43,7 @@ def message_set(values: Sequence[bytes | None], *, magic: int, key: bytes | None
 
 
 def with_bytes(data: bytes, position: int, new: bytes) -> bytes:
-    """The same bytes with some replaced, and the CRC of a format 2 batch left as it is (it no longer fits)."""
+    """Replace some bytes without updating the CRC, which no longer fits."""
     return data[:position] + new + data[position + len(new) :]
 
 
@@ -55,13 +55,13 @@ def with_new_crc(data: bytes) -> bytes:
 
 
 def summary(answer: Body) -> Body:
-    """The answer of a Fetch with what tells its batches apart instead of their bytes, and without what may differ:
+    """Reduce a Fetch response to the headers of its batches, without the allowed differences:
 
-    - the moments that brokers write into their markers;
-    - aborted transactions that begin behind what is sent: Kafka names them up to one of the next batches in its index,
-      and which one is for its binary search to say;
-    - where exactly a log is stable that begins inside a batch of an open transaction: Kafka means to say where the log
-      begins (UnifiedLog.firstUnstableOffsetMetadata), but says where that batch does.
+    - the timestamps of markers;
+    - aborted transactions that begin after the returned records: Kafka lists those up to one of the next index entries,
+      and its binary search determines which one;
+    - the last stable offset of a log that begins inside a batch of an open transaction: Kafka intends to return the log
+      start offset (UnifiedLog.firstUnstableOffsetMetadata), but returns the batch's base offset.
     """
     for topic in answer["responses"]:
         for partition in topic["partitions"]:
@@ -77,7 +77,7 @@ def summary(answer: Body) -> Body:
 
 
 def _batches(data: bytes) -> list[tuple[int, ...]]:
-    """Offset, last offset delta, bytes, attributes, producer and CRC of each, as far as there is a header."""
+    """Return base offset, last offset delta, size, attributes, producer and CRC of each batch with a whole header."""
     found: list[tuple[int, ...]] = []
     at = 0
     while at + _HEADER.size <= len(data):

@@ -18,7 +18,7 @@ STRICT = {"odradek": {"odradek.validation": "strict"}}
 
 @pytest.fixture(scope="session")
 def kafka_servers() -> Iterator[Callable[[str], str]]:
-    """The address of a Kafka of some release, started when it is first asked for."""
+    """A function that returns the address of Kafka of a release, started at first use."""
     started: list[ApacheKafka] = []
 
     @cache
@@ -33,9 +33,9 @@ def kafka_servers() -> Iterator[Callable[[str], str]]:
 
 @pytest.fixture(scope="session")
 def strict_servers(broker_name: str) -> Iterator[Callable[[str], str]]:
-    """The address of a broker under test, looking at every record as Kafka does: one beside each release of Kafka.
+    """A function that returns the address of a broker under test with strict validation, which Kafka does too.
 
-    So that the two of a pair have been asked the same from their start on.
+    Each release of Kafka has its own broker beside it, so that both have received the same requests since their start.
     """
     started: list[Broker] = []
 
@@ -54,7 +54,7 @@ def strict_servers(broker_name: str) -> Iterator[Callable[[str], str]]:
 def pair_for(
     kafka_servers: Callable[[str], str], strict_servers: Callable[[str], str], broker_name: str
 ) -> Iterator[Callable[[str, int], Pair]]:
-    """The pair to ask about an API in a version: Kafka of the newest release that speaks it, and our broker."""
+    """A function that returns the pair for a version of an API: Kafka's newest release with it, and our broker."""
     peers: list[Peer] = []
 
     def connect(api: str, version: int) -> Pair:
@@ -77,7 +77,7 @@ def level(
     strict_servers: Callable[[str], str],
     broker_name: str,
 ) -> Iterator[int]:
-    """transaction.version as finalized in both brokers, whose partitions ask the coordinator."""
+    """The finalized transaction.version of both brokers, which verify partitions with the transaction coordinator."""
     if broker_name == f"kafka-{schema.KAFKA_3_9}":
         pytest.skip("knows of no version of transactions that could be set")
     peers = [Peer(find.__name__, find(schema.KAFKA_4_3)) for find in (kafka_servers, strict_servers)]

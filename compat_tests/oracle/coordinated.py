@@ -1,7 +1,7 @@
 """A transactional id on both brokers, and the requests of producers, brokers and administrators that name it.
 
-Owns the state that a walk through a transaction needs (who the producer is, its sequences), waiting until Kafka has
-written its markers behind the answer to EndTxn, and looking at all that there is to see of a transaction. Every answer
+Owns the state of a transaction's client (its producer id and epoch, its sequences), the wait until Kafka has written
+the markers after its response to EndTxn, and the queries of everything that is visible of a transaction. Every response
 is compared.
 """
 
@@ -24,13 +24,13 @@ FINALIZED, NEWEST_LEVEL, SAFE_DOWNGRADE = "transaction.version", 2, 2
 
 
 class Producer(NamedTuple):
-    """`id` is a number of the test's choice, or stands for one that the brokers have handed out."""
+    """`id` is a number that the test chose, or a variable for an id that each broker has generated."""
 
     id: Any
     epoch: int
 
     def at(self, epochs: int) -> Producer:
-        """With a later epoch, or an earlier one."""
+        """Return the producer with a later epoch, or an earlier one."""
         return self._replace(epoch=self.epoch + epochs)
 
 
@@ -39,7 +39,7 @@ Places = Sequence[tuple[str, Sequence[int]]]
 
 
 class Coordinated:
-    """One transactional id, with a topic and a group of its own name."""
+    """One transactional id, with a topic and a group of the same name."""
 
     def __init__(self, pair: Pair, name: str) -> None:
         self.pair = pair
@@ -70,12 +70,12 @@ class Coordinated:
         return int(answer["error_code"])
 
     def begin(self, version: int = 5) -> None:
-        """InitProducerId until there is a producer."""
+        """Send InitProducerId until no transaction is pending."""
         while self.init(version) == CONCURRENT_TRANSACTIONS:
             pass
 
     def add(self, *partitions: int, version: int = 3, by: Producer | None = None, places: Places = ()) -> None:
-        """AddPartitionsToTxn of a client."""
+        """Send AddPartitionsToTxn as a client."""
         producer = by or self.producer
         topics = self._topics(partitions, places)
         body = {
@@ -95,7 +95,7 @@ class Coordinated:
         verify: bool = False,
         name: str = "",
     ) -> Body:
-        """One transaction of AddPartitionsToTxn of a broker."""
+        """Return one transaction of a broker's AddPartitionsToTxn."""
         producer = by or self.producer
         return {
             "transactional_id": name or self.id,
@@ -114,7 +114,7 @@ class Coordinated:
         self.pair.ask("AddOffsetsToTxn", version, {**body, "group_id": self.id if group is None else group})
 
     def commit_offsets(self, offset: int, *, version: int = 5, by: Producer | None = None, **more: Any) -> int:
-        """TxnOffsetCommit of the topic's first partition. The error."""
+        """Send TxnOffsetCommit for the topic's first partition. Return the error."""
         producer = by or self.producer
         partition: Body = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "m"}
         body = {
@@ -138,7 +138,7 @@ class Coordinated:
         transactional: bool = True,
         name: str | None = "",
     ) -> int:
-        """The next record of a producer, for each broker with its own id. The error."""
+        """Send the producer's next record, with each broker's own producer id. Return the error."""
         producer = by or self.producer
         at = (
             self._sequences.get((_name_of(producer.id), producer.epoch, partition), 0) if sequence is None else sequence
@@ -152,12 +152,12 @@ class Coordinated:
         return error
 
     def wrote(self, partition: int, sequence: int, by: Producer | None = None) -> None:
-        """The producer's next record there is the one after this."""
+        """Remember the sequence of the producer's last record in the partition."""
         producer = by or self.producer
         self._sequences[_name_of(producer.id), producer.epoch, partition] = sequence + 1
 
     def records(self, by: Producer, sequence: int, *, transactional: bool = True) -> Callable[[Peer], bytes]:
-        """A batch of one record, for each broker with its own producer id."""
+        """Return a batch of one record, with each broker's own producer id."""
 
         def of(peer: Peer) -> bytes:
             id_ = peer.known[by.id.name] if isinstance(by.id, Var) else by.id
@@ -166,7 +166,7 @@ class Coordinated:
         return of
 
     def send(self, *parts: tuple[int, object], version: int, name: str | None, acks: int = -1) -> list[int]:
-        """Produce to these partitions. The errors, in their order."""
+        """Send Produce to these partitions. Return their errors, in order."""
         body = produce_body(version, self.topic, self.topic_id, *parts, acks=acks)
         answer = self.pair.ask("Produce", version, {**body, "transactional_id": name})
         return [each["error_code"] for each in answer["responses"][0]["partition_responses"]]
@@ -189,7 +189,7 @@ class Coordinated:
     # -- looking at it --------------------------------------------------------------------------------------------
 
     def settle(self, *, until: Callable[[str], bool] = lambda state: state not in ONGOING) -> None:
-        """Wait until both have written what follows from an answer by itself."""
+        """Wait until both brokers have completed the pending step of the transaction, such as its markers."""
         for peer in (self.pair.kafka, self.pair.ours):
             while True:
                 answer = peer.ask("DescribeTransactions", 0, {"transactional_ids": [self.id]})
@@ -202,7 +202,7 @@ class Coordinated:
         return state
 
     def look(self) -> None:
-        """All that can be seen of the transaction, in the coordinator and in its partitions."""
+        """Compare everything that is visible of the transaction, in the coordinator and in its partitions."""
         self.describe()
         self.pair.ask("ListTransactions", 2, {"transactional_id_pattern": self.id})
         indexes = list(range(PARTITIONS))
@@ -221,7 +221,7 @@ class Coordinated:
             self.pair.ask("OffsetFetch", 8, {"groups": [group], "require_stable": stable})
 
     def _fetched(self, answer: Body) -> Body:
-        """Without CRC and producer id of the batches: each broker has its own producers."""
+        """Drop CRC and producer id of the batches: each broker has its own producer ids."""
         for topic in summary(answer)["responses"]:
             for partition in topic["partitions"]:
                 partition["records"] = [(*each[:4], *each[5:7]) for each in partition["records"]]
@@ -237,8 +237,8 @@ class Coordinated:
 
 
 def until_transactions_are_coordinated(pair: Pair, transactional_id: str) -> None:
-    """Ask until the coordinator is there and has loaded; the first question creates __transaction_state. And until
-    there are producer ids to hand out: Kafka's first ones come from the controller after they are asked for."""
+    """Repeat requests until the coordinator has loaded (the first request creates __transaction_state), and until there
+    are producer ids: Kafka's broker requests its first ones from the controller when a client needs one."""
     for peer in (pair.kafka, pair.ours):
         while peer.ask("InitProducerId", 1, {"transactional_id": None, "transaction_timeout_ms": 1})["error_code"] != 0:
             pass
@@ -251,7 +251,7 @@ def until_transactions_are_coordinated(pair: Pair, transactional_id: str) -> Non
 
 
 def finalize(peers: Sequence[Peer], level: int) -> None:
-    """Set transaction.version, and wait until the brokers tell their clients."""
+    """Set transaction.version, and wait until the brokers list it in ApiVersions."""
     for peer in peers:
         if _finalized(peer) == level:
             continue
@@ -270,7 +270,7 @@ def _finalized(peer: Peer) -> int:
 
 
 def verify_partitions(peers: Sequence[Peer], enabled: bool) -> None:
-    """Whether partitions ask the coordinator before a transaction begins there."""
+    """Set whether a partition verifies with the coordinator that it belongs to a transaction."""
     name, value = "transaction.partition.verification.enable", str(enabled).lower()
     setting = {"name": name, "config_operation": 0, "value": value}
     resource = {"resource_type": 4, "resource_name": "", "configs": [setting]}
@@ -294,7 +294,7 @@ def _name_of(producer_id: Any) -> str:
 
 
 def sorted_partitions(answer: Body) -> Body:
-    """Kafka has the order of its hashes."""
+    """Sort partitions: Kafka's order is that of a hash map."""
     for state in answer["transaction_states"]:
         for topic in state["topics"]:
             topic["partitions"].sort()

@@ -1,11 +1,11 @@
 """The allowed differences between the responses of Apache Kafka and Odradek, with reasons. Any other one is a failure.
 
-Some things are not asked at all, because Kafka's answer is a mishap: null instead of records and a subscription that
-cannot be parsed are never answered; an unknown operation of IncrementalAlterConfigs and Metadata for a topic without
-name and id are unknown server errors. Neither is text that is not UTF-8: Kafka replaces what it cannot read, we close
-the connection.
+The tests leave out some requests, because Kafka fails on them: it never answers null records or a subscription that it
+cannot parse, and returns unknown server errors for an unknown operation of IncrementalAlterConfigs and for Metadata of
+a topic without name and id. They also leave out text that is not UTF-8: Kafka replaces the bytes, we close the
+connection.
 
-A rule names an API (or * for all), a pattern for the field's path, and what still has to hold between the two values.
+A rule names an API (or * for all), a pattern for the field's path, and the condition that both values must meet.
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 
 class Difference(NamedTuple):
-    """Where two answers may differ, why, and what is left of the comparison."""
+    """An allowed difference: the field, the reason, and the remaining condition on the values."""
 
     api: str
     path: str
@@ -22,7 +22,7 @@ class Difference(NamedTuple):
     holds: Callable[[Any, Any], bool]
 
     def allows(self, api: str, path: str, theirs: Any, ours: Any) -> bool:
-        """Whether this rule covers the field and is content with the two values."""
+        """Return whether this rule covers the field and allows the two values."""
         return self.api in (api, "*") and re.fullmatch(self.path, path) is not None and self.holds(theirs, ours)
 
 
@@ -31,7 +31,7 @@ def _null_alike(theirs: Any, ours: Any) -> bool:
 
 
 def _told_alike(theirs: Any, ours: Any) -> bool:
-    """Both say something, or both nothing: Kafka says null in one place and an empty text in another."""
+    """Return whether both texts or neither are empty: Kafka uses null in one place and an empty text in another."""
     return bool(theirs) == bool(ours)
 
 
@@ -40,7 +40,8 @@ def _sign_alike(theirs: Any, ours: Any) -> bool:
 
 
 def _padded(theirs: Any, ours: Any) -> bool:
-    """Kafka announces the size before it converts, and fills what is left with the head of a batch at offset -1."""
+    """Return whether Kafka's records are ours with padding. Kafka determines the size before it converts the records,
+    and fills the rest with the head of a batch at offset -1."""
     return bool(theirs.startswith(ours)) and theirs[len(ours) : len(ours) + 8] == bytes([255] * 8)
 
 
@@ -78,5 +79,5 @@ DIFFERENCES = (
 
 
 def unexplained(api: str, path: str, theirs: Any, ours: Any) -> bool:
-    """Whether two values differ and no rule says why."""
+    """Return whether two values differ and no rule allows it."""
     return theirs != ours and not any(each.allows(api, path, theirs, ours) for each in DIFFERENCES)

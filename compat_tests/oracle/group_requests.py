@@ -15,8 +15,8 @@ FETCH_VERSION = 7
 DESCRIBE_VERSION = 5
 
 
-# Of the consumer protocol, version 0: no topics, no user data. Kafka 4.3 never answers a member whose subscription it
-# cannot parse.
+# A subscription of the consumer protocol, version 0: no topics, no user data. Kafka 4.3 never answers a member whose
+# subscription it cannot parse.
 SUBSCRIPTION = b"\x00\x00" + b"\x00\x00\x00\x00" + b"\xff\xff\xff\xff"
 
 

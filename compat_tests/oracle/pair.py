@@ -8,7 +8,7 @@ from compat_tests.oracle.differences import unexplained
 from compat_tests.oracle.peer import Closed, Peer, Var
 from compat_tests.oracle.schema import Body
 
-# By these an element of an array is known; brokers may list the same elements in another order.
+# The fields that identify an element of an array; brokers may list the same elements in another order.
 _IDENTITY = (
     "name", "topic", "topic_name", "topic_id", "group_id", "key", "resource_type", "resource_name", "config_name",
     "partition_index", "partition", "index", "api_key", "node_id", "broker_id", "member_id", "log_dir", "feature",
@@ -33,7 +33,7 @@ def settled(ask: Callable[[], Answer], within_s: float) -> Answer:
 
 
 class Pair:
-    """`ask` sends to both and fails where the answers differ beyond what `differences` allows."""
+    """`ask` sends a request to both brokers and fails if `differences` does not allow a difference of the responses."""
 
     def __init__(self, kafka: Peer, ours: Peer) -> None:
         self.kafka, self.ours = kafka, ours
@@ -46,10 +46,10 @@ class Pair:
         shown: Callable[[Body], object] = lambda answer: answer,
         learn: Callable[[Peer, Body], None] = lambda peer, answer: None,
     ) -> Body:
-        """Compare the answers; returns Kafka's, with each broker's own values replaced by their names.
+        """Compare the responses and return Kafka's, with each broker's own values replaced by their names.
 
-        `shown` picks what is compared, where a broker also tells of what other tests have left there; before that
-        `learn` may remember what is the broker's own.
+        `shown` selects the part to compare, because a response may also list what other tests left in the broker;
+        before that `learn` may remember the broker's own values.
         """
         theirs, ours = (
             _comparable(peer, _answer(peer, api, version, body, shown, learn)) for peer in (self.kafka, self.ours)
@@ -69,7 +69,7 @@ class Pair:
             peer.send_only(api, version, body)
 
     def frame(self, frame: bytes) -> None:
-        """Any frame: both answer the same bytes after the correlation id, or both close the connection."""
+        """Send any frame, and assert that both brokers send the same response or both close the connection."""
         answers: list[bytes | str] = []
         for peer in (self.kafka, self.ours):
             try:
@@ -82,15 +82,15 @@ class Pair:
         assert theirs == ours, f"{frame!r}: Kafka {theirs!r}, ours {ours!r}"
 
     def learn(self, api: str, version: int, body: Body, **names: Callable[[Body], Any]) -> None:
-        """Ask both, and remember from each answer what is that broker's own; nothing is compared."""
+        """Send a request to both, and remember each broker's own values from its response, without a comparison."""
         for peer in (self.kafka, self.ours):
             answer = peer.ask(api, version, body)
             for name, take in names.items():
                 peer.remember(name, take(answer))
 
     def create_topic(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> Var:
-        """Create a topic on both; returns its id. Not compared: the tests of CreateTopics do that."""
-        # The tests' records are old, and shall stay.
+        """Create a topic on both and return its id, without a comparison: the tests of CreateTopics compare."""
+        # Without retention, because the tests' records have old timestamps.
         wanted = {"retention.ms": "-1", **(configs or {})}
         settings = [{"name": key, "value": value} for key, value in wanted.items()]
         topic = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": settings}
@@ -101,13 +101,13 @@ class Pair:
         return Var(f"id of {name}")
 
     def reconnect(self) -> None:
-        """Fresh connections to both."""
+        """Open new connections to both."""
         for peer in (self.kafka, self.ours):
             peer.reconnect()
 
 
 def until_coordinated(pair: Pair, group: str = "any") -> None:
-    """Ask until the group's coordinator is there and has loaded; the first question creates __consumer_offsets."""
+    """Repeat requests until the group's coordinator has loaded; the first request creates __consumer_offsets."""
     for peer in (pair.kafka, pair.ours):
         while peer.ask("FindCoordinator", 3, {"key": group, "key_type": 0})["error_code"] != 0:
             pass
@@ -116,7 +116,7 @@ def until_coordinated(pair: Pair, group: str = "any") -> None:
 
 
 def _wait_for_leaders(peer: Peer, name: str, partitions: int) -> None:
-    """Metadata knows of a topic a moment before its leader does."""
+    """Wait for the leaders, because Metadata may list a topic before its leader knows it; remember the topic's id."""
     asked = [{"partition_index": index, "timestamp": -1} for index in range(partitions)]
     while True:
         answer = peer.ask("ListOffsets", 7, {"replica_id": -1, "topics": [{"name": name, "partitions": asked}]})
@@ -144,7 +144,7 @@ def _answer(
 
 
 def _comparable(peer: Peer, value: Any) -> Any:
-    """The answer with what is a broker's own replaced, and arrays of structs in the order of their identities."""
+    """Replace the broker's own values by names, and sort arrays of structs by their identifying fields."""
     if isinstance(value, dict):
         return {name: _named(peer, name, _comparable(peer, each)) for name, each in value.items()}
     if isinstance(value, list):
@@ -162,7 +162,7 @@ def _named(peer: Peer, field: str, value: Any) -> Any:
         return "<host>"
     if field in ("port", "host", "error_code") or isinstance(value, (list, dict)):
         return value
-    # Numbers are no names, save those of producers, where a test has learnt them.
+    # Numbers are not replaced, except producer ids that a test has remembered.
     names = peer.known if not isinstance(value, int) else peer.producers if field == "producer_id" else {}
     for name, own in names.items():
         if type(own) is type(value) and own == value:

@@ -17,14 +17,14 @@ class Closed(Exception):
 
 
 class Var:
-    """A value that each broker chose for itself, by the name under which it was remembered."""
+    """A variable for a value that each broker generated, by the name under which the test remembered it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
 class Peer:
-    """Asks one broker; `known` maps names to values of its own."""
+    """A connection to one broker; `known` maps names to this broker's own values."""
 
     def __init__(self, name: str, servers: str, client_id: str = CLIENT_ID) -> None:
         self.name = name
@@ -36,11 +36,11 @@ class Peer:
         self._socket = self._connect()
 
     def remember(self, name: str, value: Any) -> None:
-        """From now on Var(name) is this value when asking, and this value is <name> when comparing."""
+        """Remember a value: requests replace Var(name) by it, and comparisons replace it by <name>."""
         self.known[name] = value
 
     def remember_producer(self, producer_id: int) -> None:
-        """Var("producer 1") is the first producer id that was handed out, and so on; nothing if it is known."""
+        """Remember a new producer id: Var("producer 1") is the first one that the broker generated, and so on."""
         if producer_id >= 0 and producer_id not in self.producers.values():
             self.remember(f"producer {len(self.producers) + 1}", producer_id)
 
@@ -50,18 +50,18 @@ class Peer:
         return {name: value for name, value in self.known.items() if name.startswith("producer ")}
 
     def ask(self, api: str, version: int, body: Body) -> Body:
-        """Send a request and wait for its answer."""
+        """Send a request and return its response."""
         release = schema.release_for(api, version)
         answer = self.ask_bytes(api, version, schema.encode(f"{api}Request", version, self._own(body), release))
         return schema.decode(f"{api}Response", version, answer, release)
 
     def send_only(self, api: str, version: int, body: Body) -> None:
-        """Send a request that has no answer (Produce with acks 0)."""
+        """Send a request that has no response (Produce with acks 0)."""
         release = schema.release_for(api, version)
         self._send(api, version, schema.encode(f"{api}Request", version, self._own(body), release))
 
     def ask_bytes(self, api: str, version: int, body: bytes) -> bytes:
-        """The same with bodies as bytes; the answer's header is taken off."""
+        """Send an encoded body and return the response's body, without the header."""
         release = schema.release_for(api, version)
         self._send(api, version, body)
         frame = self.receive()
@@ -74,23 +74,23 @@ class Peer:
         return frame[5 if flexible else 4 :]
 
     def send_frame(self, frame: bytes) -> None:
-        """Any bytes, with their length before them."""
+        """Send any bytes, with their length before them."""
         self.send_raw(struct.pack(">i", len(frame)) + frame)
 
     def send_raw(self, data: bytes) -> None:
-        """Any bytes."""
+        """Send any bytes."""
         try:
             self._socket.sendall(data)
         except OSError as error:
             raise Closed(self.name) from error
 
     def receive(self) -> bytes:
-        """The next frame without its length; Closed when there is none."""
+        """Return the next frame without its length. Raises Closed."""
         (length,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(length)
 
     def is_closed(self) -> bool:
-        """Whether the broker ends the connection instead of sending something."""
+        """Return whether the broker closes the connection before it sends another frame."""
         try:
             self.receive()
         except Closed:
@@ -98,12 +98,12 @@ class Peer:
         return False
 
     def reconnect(self) -> None:
-        """A new connection: after Closed, or to be another client."""
+        """Open a new connection, after Closed or as another client."""
         self._socket.close()
         self._socket = self._connect()
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         self._socket.close()
 
     def _send(self, api: str, version: int, body: bytes) -> None:
@@ -147,7 +147,7 @@ class Peer:
 
 
 def topic_on(name: str, replicas: Sequence[Sequence[int]], configs: Mapping[str, str]) -> Body:
-    """A topic as CreateTopics has it, each partition on these brokers."""
+    """Return a topic of a CreateTopics request with these replicas."""
     return {
         "name": name,
         "num_partitions": -1,

@@ -1,4 +1,4 @@
-"""Messages as dictionaries, encoded and decoded by walking the facts about them: slow, small, and independent.
+"""Messages as dictionaries, encoded and decoded by interpreting their definitions: slow, small, and independent.
 
 Names are Kafka's in snake_case. A field that a version lacks is left out when encoding, so one dictionary serves all
 versions; a field that the dictionary lacks gets Kafka's default. Strings are str, uuids 16 bytes.
@@ -24,12 +24,12 @@ Body = dict[str, Any]
 
 
 class Malformed(Exception):
-    """Bytes that are not the message that they should be."""
+    """The bytes are not a valid message of the expected type."""
 
 
 @cache
 def facts(release: str) -> dict[str, Any]:
-    """Everything known about one release's messages."""
+    """Return the definitions of one release's messages."""
     known: dict[str, Any] = json.loads((_FACTS / f"kafka-{release}.json").read_text())
     return known
 
@@ -52,7 +52,7 @@ def versions(api: str, release: str) -> range:
 
 
 def release_for(api: str, version: int) -> str:
-    """The release that is asked about a version: the newest that speaks it."""
+    """Return the newest release that supports a version of an API."""
     return KAFKA_4_3 if version in versions(api, KAFKA_4_3) else KAFKA_3_9
 
 
@@ -70,7 +70,7 @@ def encode(name: str, version: int, body: Body, release: str) -> bytes:
 
 
 def decode(name: str, version: int, data: bytes, release: str) -> Body:
-    """The message as a dictionary; every byte has to belong to it."""
+    """Return the message as a dictionary; raise an error if bytes are left over."""
     message = facts(release)[name]
     flexible = version in span(message["flexible"])
     reader = _Reader(message.get("structs", {}), version, flexible, data)
@@ -81,7 +81,7 @@ def decode(name: str, version: int, data: bytes, release: str) -> Body:
 
 
 def is_flexible(name: str, version: int, release: str) -> bool:
-    """Whether that version has compact lengths and tagged fields."""
+    """Return whether that version has compact lengths and tagged fields."""
     return version in span(facts(release)[name]["flexible"])
 
 

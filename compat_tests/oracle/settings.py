@@ -1,5 +1,5 @@
-"""What two brokers of one release say of configurations: DescribeConfigs of brokers, groups and subscriptions, and the
-answers to every change of a broker's configuration."""
+"""Comparisons of two brokers' configurations: DescribeConfigs of brokers, groups and subscriptions, and the responses
+to every change of a broker's configuration."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from compat_tests.oracle.peer import Peer
 from compat_tests.oracle.schema import Body
 
 SETTINGS = {
-    # So that a transaction can be open in a log without a coordinator who knows of it.
+    # A test can open a transaction in a log without a coordinator that knows it.
     "transaction.partition.verification.enable": "false",
-    # So that an abandoned transaction is soon seen to be one.
+    # The coordinator aborts a timed-out transaction soon.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "transaction.state.log.num.partitions": "4",
 }
-"""What the brokers of the oracle tests are started with, beside the common configuration of all tests."""
+"""The configuration of the brokers of the oracle tests, beside the common one of all tests."""
 OF_SHARE_GROUPS = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "4",
 }
-"""What Kafka's launcher gives to every Kafka."""
+"""The share groups' configuration, which `ApacheKafka` sets for every Kafka."""
 BROKER, CLIENT_METRICS, GROUP = 4, 16, 32
 _DEFAULT = 5
-"""The source of a value that nobody set."""
+"""The source of a default value."""
 _UNKNOWN = 0
-"""The type of a setting that the release does not have, but the broker was given."""
+"""The type of a configuration that is in the broker's properties, but that the release does not define."""
 
 
 def told(peer: Peer, kind: int, name: str) -> Body:
-    """Name to what is said of it but in prose; or the error."""
+    """Return the result of DescribeConfigs by name, without documentation, or the error."""
     resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
     (result,) = peer.ask("DescribeConfigs", 4, {"resources": [resource], "include_synonyms": True})["results"]
     if result["error_code"]:
@@ -39,7 +39,7 @@ def told(peer: Peer, kind: int, name: str) -> Body:
 
 
 def assert_same_broker_settings(kafka: Peer, odradek: Peer, broker: str = "1") -> None:
-    """Of those that either was started with the value is its own; of the others it is the default."""
+    """Compare all configurations; without the values of those that either broker was started with."""
     theirs, ours = told(kafka, BROKER, broker), told(odradek, BROKER, broker)
     assert ours.keys() == {name for name, each in theirs.items() if each["config_type"] != _UNKNOWN}
     own = {name for each in (theirs, ours) for name in each if name in ours and each[name]["config_source"] != _DEFAULT}
@@ -68,7 +68,7 @@ _DYNAMIC = (2, 3)
 
 
 def _static(told: Body) -> Body:
-    """What is said of a broker's configurations, without what was set while it ran."""
+    """Return a broker's configurations without the dynamic ones."""
     shown = {}
     for name, each in told.items():
         synonyms = [word for word in each["synonyms"] if word["source"] not in _DYNAMIC]
@@ -80,7 +80,7 @@ def _static(told: Body) -> Body:
 
 
 def assert_same_static_settings(kafka: Peer, odradek: Peer, broker: str = "1") -> None:
-    """Value, source, synonyms, type and flags of each, where both brokers were given the same static configuration."""
+    """Compare value, source, synonyms, type and flags of each, for brokers with the same static configuration."""
     theirs, ours = (_static(told(peer, BROKER, broker)) for peer in (kafka, odradek))
     compared = ours.keys() - _OF_THE_PROCESS
     differ = {name: (theirs.get(name), ours[name]) for name in compared if theirs.get(name) != ours[name]}
@@ -90,7 +90,7 @@ def assert_same_static_settings(kafka: Peer, odradek: Peer, broker: str = "1") -
 # -- changes -----------------------------------------------------------------------------------------------------------
 
 _SAMPLES = {1: "true", 2: "x", 3: "1", 4: "1", 5: "1", 6: "0.5", 7: "x", 8: "org.example.Missing", 9: "x"}
-"""By type, for a configuration that has no value."""
+"""A sample value by type, for a configuration without a value."""
 _NUMBERS = (3, 4, 5, 6)
 _NOT_READ = {
     "advertised.listeners": "the listeners of a running broker stay",
@@ -98,11 +98,11 @@ _NOT_READ = {
     "listener.security.protocol.map": "the listeners of a running broker stay",
     "listeners": "the listeners of a running broker stay",
 }
-"""Configurations of which only Kafka looks at the value, with the reason: compared where Kafka takes the value."""
+"""Configurations whose values only Kafka validates, with the reason: compared if Kafka accepts the value."""
 
 
 def _values(each: Body) -> Iterator[str]:
-    """Values to try: what it is set to, a valid and an invalid one, and for numbers the edges."""
+    """Yield values to try: the present one, a valid and an invalid one, and for numbers the limits."""
     sample = _SAMPLES[each["config_type"]]
     current = each["value"] or sample
     yield current
@@ -115,7 +115,7 @@ def _values(each: Body) -> Iterator[str]:
 
 
 def _answer(peer: Peer, api: str, broker: str, name: str, value: str) -> tuple[int, bool]:
-    """The error, and whether there is a message."""
+    """Return the error code, and whether there is a message."""
     change: Body = {"name": name, "value": value}
     if api == "IncrementalAlterConfigs":
         change |= {"config_operation": 0}
@@ -125,7 +125,8 @@ def _answer(peer: Peer, api: str, broker: str, name: str, value: str) -> tuple[i
 
 
 def assert_same_answers_to_changes(kafka: Peer, odradek: Peer, broker: str = "1") -> None:
-    """Each configuration of a broker, set for it and for all brokers by both APIs, validated only."""
+    """Compare the responses to a change of each configuration, for one broker and for all, by both APIs (validate
+    only)."""
     theirs, ours = told(kafka, BROKER, broker), told(odradek, BROKER, broker)
     differ = []
     for name in sorted(ours):

@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources, and what is refused politely."""
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources, and requests that both refuse."""
 
 import time
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def test_describe_configs_of_topics(version: int, pair_for: PairFor) -> None:
         pair.ask("DescribeConfigs", version, {"resources": [asked], **more}, _without_documentation)
 
     ask("configured", ["cleanup.policy", "segment.bytes", "retention.ms", "no.such.config"])
-    if version:  # Version 0 is asked of Kafka 3.9, whose topics have settings that 4.x removed.
+    if version:  # The peer for version 0 is Kafka 3.9, whose topics have settings that 4.x removed.
         ask("configured", None)
         ask("configured", [])
     ask("no-such-topic", None)
@@ -38,7 +38,7 @@ def test_describe_configs_of_topics(version: int, pair_for: PairFor) -> None:
 
 
 def _without_documentation(answer: Body) -> Body:
-    """The texts that explain a setting are Kafka's own; ours are not copies."""
+    """Drop the documentation of settings, because our texts are not copies of Kafka's."""
     for result in answer["results"]:
         for config in result["configs"] or []:
             config.pop("documentation", None)
@@ -61,7 +61,7 @@ def test_describe_configs_of_brokers_and_others(version: int, pair_for: PairFor)
     ask(_BROKER, "one", stable)
     if version:  # Version 0 has no synonyms.
         ask(_BROKER, "1", stable, include_synonyms=True)
-    if version:  # Version 0 is asked of Kafka 3.9, which has other settings of groups and of client metrics.
+    if version:  # The peer for version 0 is Kafka 3.9, which has other settings of groups and of client metrics.
         ask(_GROUP, "some-group", ["consumer.session.timeout.ms"])
         ask(_CLIENT_METRICS, "none", None)
     ask(77, "what", None)
@@ -91,7 +91,7 @@ def test_alter_configs_replaces_all_overrides(version: int, pair_for: PairFor) -
 
 
 def _compare_overrides(pair: Pair, name: str) -> None:
-    """Kafka's broker has heard of a change a moment after its controller answered: asked until both say the same."""
+    """Repeat until both agree: Kafka's broker applies a change a moment after the controller's response."""
 
     def overrides(answer: Body) -> object:
         (result,) = answer["results"]
@@ -247,7 +247,7 @@ def test_update_features(version: int, pair_for: PairFor) -> None:
 
 @versions_of("UpdateFeatures")
 def test_the_version_of_transactions(version: int, pair_for: PairFor) -> None:
-    """Down and up again, and what is refused on the way. Version 0 cannot go down."""
+    """Downgrade and upgrade transaction.version, with refused requests in between. Version 0 cannot downgrade."""
     pair = pair_for("UpdateFeatures", version)
     up: Body = {} if version == 0 else {"upgrade_type": 1}
     down: Body = {"allow_downgrade": True} if version == 0 else {"upgrade_type": 2}
@@ -262,7 +262,7 @@ def test_the_version_of_transactions(version: int, pair_for: PairFor) -> None:
         return {each["name"]: each["max_version_level"] for each in features}
 
     def agree(level: int | None) -> None:
-        """A broker hears of it a moment later."""
+        """Wait until both brokers list the level."""
         for peer in (pair.kafka, pair.ours):
             deadline = time.monotonic() + 30
             while told(peer).get("transaction.version") != level:
@@ -305,7 +305,7 @@ def test_describe_quorum(version: int, pair_for: PairFor) -> None:
 
 
 def _without_directory(answer: Body) -> Body:
-    """A replica's directory id is its own, and Kafka's static voters tell none."""
+    """Drop the directory ids, which are each broker's own; Kafka's static voters have none."""
     for topic in answer["topics"]:
         for partition in topic["partitions"]:
             for replica in partition["current_voters"] + partition["observers"]:

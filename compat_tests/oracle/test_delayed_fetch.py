@@ -1,6 +1,6 @@
 """A Fetch with fewer than `min_bytes` completes before `max_wait_ms` for the same reasons as in Kafka.
 
-`max_wait_ms` is longer than a peer may take to answer, so that every answer here is an early one."""
+`max_wait_ms` is longer than the timeout of a peer, so that every response here is an early one."""
 
 from __future__ import annotations
 

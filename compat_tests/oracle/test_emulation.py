@@ -1,7 +1,7 @@
-"""What a broker says that it can do: as the release that it emulates, and only what the oracle has asked about.
+"""The APIs, features and settings that a broker lists are those of the release that it emulates.
 
-What an emulated release advertises and Odradek does not serve is refused, with the answers that Kafka's own requests
-make for an error.
+Odradek refuses an API that the emulated release advertises and Odradek does not serve, with the same error response
+that Kafka builds for the request.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ _API_OF_FEATURE = {
 """Features that announce a protocol to clients."""
 
 
-# Each with the release whose messages are its own: those of 4.0 are all in 4.3.
+# Each with the release whose message definitions apply: all messages of 4.0 are in 4.3.
 _RELEASES = {
     "4.3": (schema.KAFKA_4_3, schema.KAFKA_4_3),
     "4.0": (KAFKA_4_0, schema.KAFKA_4_3),
@@ -52,7 +52,7 @@ _RELEASES = {
 
 @pytest.fixture(scope="module", params=list(_RELEASES))
 def emulation(request: pytest.FixtureRequest, broker_name: str) -> str:
-    """A release that ours is told to look like."""
+    """A release that Odradek emulates."""
     if broker_name != "odradek":
         pytest.skip("only Odradek emulates releases")
     return str(request.param)
@@ -60,7 +60,7 @@ def emulation(request: pytest.FixtureRequest, broker_name: str) -> str:
 
 @pytest.fixture(scope="module")
 def ours(emulation: str) -> Iterator[Peer]:
-    """Odradek, looking like that release."""
+    """Odradek, emulating that release."""
     config = {"node.id": "1", **COMMON_CONFIG, **SETTINGS, **OF_SHARE_GROUPS}
     with Cluster(process=True, emulate=emulation, config=config) as cluster:
         peer = Peer("ours", cluster.bootstrap_servers)
@@ -70,10 +70,10 @@ def ours(emulation: str) -> Iterator[Peer]:
 
 @pytest.fixture(scope="module")
 def theirs(emulation: str, kafka_servers: Callable[[str], str]) -> Iterator[Peer]:
-    """That release, in KRaft mode: a node that is broker and controller."""
+    """Kafka of that release in KRaft mode, as a combined broker and controller."""
     release, _ = _RELEASES[emulation]
     with contextlib.ExitStack() as own:
-        if release == KAFKA_4_0:  # nobody else asks it: gone when this is answered
+        if release == KAFKA_4_0:  # no other test uses it: it ends with this fixture
             servers = own.enter_context(ApacheKafka(release, config=COMMON_CONFIG)).bootstrap_servers
         else:
             servers = kafka_servers(release)
@@ -92,7 +92,7 @@ def _apis(release: str) -> list[str]:
 
 
 def _filled(api: str, version: int, release: str) -> Body:
-    """A request with two elements in every array and a value of its own in every field, as far as the type allows."""
+    """Return a request with two elements in every array and a distinct value in every field, if the type allows."""
     message = schema.facts(release)[f"{api}Request"]
     structs, made = message.get("structs", {}), 0
 
@@ -127,7 +127,7 @@ def _kafkas_answers(release: str, asked: list[tuple[str, int, bytes]]) -> list[b
 
 
 def _comparable(value: Any) -> Any:
-    """Without the words of errors, which are each broker's own, and in order: Kafka's is often that of a hash map."""
+    """Drop error messages, which are each broker's own, and sort arrays, because Kafka's order may be a hash map's."""
     if isinstance(value, dict):
         return {name: _comparable(each) for name, each in value.items() if name != "error_message"}
     if isinstance(value, list):
@@ -137,7 +137,7 @@ def _comparable(value: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def unserved(strict_servers: Callable[[str], str]) -> set[str]:
-    """The APIs of 4.3 that Odradek does not serve: without emulation it advertises what it serves."""
+    """The APIs of 4.3 that Odradek does not serve: without emulation it advertises only the served ones."""
     union = Peer("ours without emulation", strict_servers(schema.KAFKA_4_3))
     served = _by_key(union.ask("ApiVersions", 0, {}))
     union.close()
@@ -162,14 +162,14 @@ def test_an_emulated_release_gives_that_releases_answer(
 
 
 def test_topics_have_the_settings_and_defaults_of_the_release(theirs: Peer, ours: Peer) -> None:
-    """As CreateTopics tells them, and DescribeConfigs."""
+    """Both CreateTopics and DescribeConfigs return them."""
     told = []
     for peer in (theirs, ours):
         topic = {"name": "plain", "num_partitions": 1, "replication_factor": 1}
         created = peer.ask("CreateTopics", 7, {"topics": [topic], "timeout_ms": 30_000})["topics"][0]
         resource = {"resource_type": 2, "resource_name": "plain", "configuration_keys": None}
         described: Body = {"configs": None}
-        while not described["configs"]:  # Kafka's broker hears of the topic a moment later
+        while not described["configs"]:  # Kafka's broker learns of the topic a moment later
             (described,) = peer.ask("DescribeConfigs", 4, {"resources": [resource]})["results"]
         told.append([{each["name"]: each["value"] for each in answer["configs"]} for answer in (created, described)])
     assert told[1] == told[0]
@@ -198,13 +198,13 @@ def test_each_change_of_a_setting_of_brokers_is_taken_or_refused_alike(theirs: P
 
 @pytest.mark.usefixtures("told_apart")
 def test_groups_and_subscriptions_have_the_settings_of_the_release(theirs: Peer, ours: Peer) -> None:
-    """What was set is told, where it can be, and is gone when it is set no more."""
+    """Both list a dynamic value after it is set, and the default after it is deleted."""
     wanted = ((CLIENT_METRICS, "m", "interval.ms", "1000"), (GROUP, "g", "consumer.session.timeout.ms", "50000"))
 
     def agree() -> None:
         for kind, name in ((CLIENT_METRICS, "m"), (CLIENT_METRICS, "none"), (GROUP, "g"), (77, "what")):
             deadline = time.monotonic() + 30
-            while told(ours, kind, name) != (expected := told(theirs, kind, name)):  # Kafka's broker hears of it later
+            while told(ours, kind, name) != (expected := told(theirs, kind, name)):  # Kafka's broker is a moment later
                 assert time.monotonic() < deadline, (kind, name, told(ours, kind, name), expected)
 
     for operation in (_SET, _DELETE):

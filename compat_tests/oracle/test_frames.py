@@ -20,7 +20,7 @@ def _header(api_key: int, version: int, client_id: bytes | None = b"oracle") -> 
 
 
 def _without_the_list(answer: Body) -> Body:
-    """Which APIs there are is compared by the tests of emulation: the default is the union of releases."""
+    """Drop the list of APIs, which the tests of emulation compare: by default it is the union of the releases."""
     return {name: value for name, value in answer.items() if name != "api_keys"}
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.peers
 _SECONDS, _PAUSE_S = 60.0, 0.05
 _THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
 HERE, THERE = Var("here"), Var("there")
-"""Where a topic's partition 0 was when it was made, and the other directory."""
+"""The log directory in which a topic's partition 0 was created, and the other one."""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def _both(pair: Pair) -> tuple[Peer, Peer]:
 
 
 def _create(pair: Pair, name: str, *, batches: int = 0) -> str:
-    """A topic of one partition, with so many batches of 800 kB; remembers where it is."""
+    """Create a topic of one partition with batches of 800 kB, and remember its log directory."""
     pair.create_topic(name)
     records = batch([bytes(4000)] * 200)
     for _ in range(batches):
@@ -69,7 +69,7 @@ def _describe(peer: Peer, *topics: str) -> list[Body]:
 
 
 def _same(pair: Pair, *topics: str) -> None:
-    """Both describe the same. How much of a copy is there is each broker's own."""
+    """Compare DescribeLogDirs, without the sizes of future logs, which depend on the progress of each broker."""
 
     def shown(answer: Body) -> Body:
         for result in answer["results"]:
@@ -106,7 +106,7 @@ def _until_moved(pair: Pair, name: str, where: Var) -> None:
 
 @pytest.fixture
 def held(pair: Pair) -> Iterator[None]:
-    """Moves come to a stop after what one turn copies."""
+    """Throttle moves, so that they stop after one round of copying."""
     _throttle(pair, "1")
     yield
     _throttle(pair, None)

@@ -83,7 +83,7 @@ def test_metadata_creates_a_topic_where_it_is_allowed_to(version: int, pair_for:
     _cluster(pair)
     name = f"auto-{version}"
 
-    # Not compared: Kafka says that there is no such topic and creates it meanwhile, ours has it in the first answer.
+    # Not compared: Kafka's first response has an error while it creates the topic, ours has the new topic.
     pair.learn("Metadata", version, {"topics": [{"name": name}], "allow_auto_topic_creation": True})
 
     pair.create_topic(name)

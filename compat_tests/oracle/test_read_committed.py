@@ -1,4 +1,4 @@
-"""Readers of committed records: where they stop and what they are told to skip; what is refused around transactions."""
+"""read_committed consumers: the last stable offset and the aborted transactions; and refused transactional writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PairFor = Callable[[str, int], Pair]
 
 
 class Partition:
-    """One on both brokers, into which producers write transactions of which no coordinator knows."""
+    """A partition on both brokers, into which producers write transactions that no coordinator knows."""
 
     def __init__(self, pair: Pair, topic: str, configs: dict[str, str] | None = None, version: int = 12) -> None:
         self.pair = pair
@@ -39,7 +39,7 @@ class Partition:
         transactional: bool = True,
         timestamp: int = TIME,
     ) -> int:
-        """Append the producer's next records; whatever comes of it is compared. The error."""
+        """Append the producer's next records and compare the responses. Return the error."""
         at = self._sequences.get((producer, epoch), 0) if sequence is None else sequence
         written = (producer, epoch, at) if producer >= 0 else (-1, -1, -1)
         records = batch(values or [b"v"], producer=written, transactional=transactional, timestamp=timestamp)
@@ -73,7 +73,7 @@ class Partition:
         for offset in offsets:
             for isolation in (0, 1):
                 self.fetch(offset, isolation)
-        # Where records are deleted Kafka's search by time ends with the first segment that had once what is wanted.
+        # After DeleteRecords, Kafka's search by timestamp stops at a segment whose matching records are deleted.
         for timestamp in (-1, -2) if self._start else (-1, -2, TIME, TIME + 50):
             for isolation in (0, 1):
                 self.list_offset(timestamp, isolation)
@@ -89,8 +89,8 @@ class Partition:
         return int(answer["topics"][0]["partitions"][0]["offset"])
 
     def _listed(self, answer: Body) -> Body:
-        """Without the time of a marker, which is that of its broker; no latest offset is below the log's start, see
-        `summary`."""
+        """Limit the timestamps of markers, which are each broker's own, and raise latest offsets to the log start
+        offset (see `summary`)."""
         for topic in answer["topics"]:
             for partition in topic["partitions"]:
                 partition["timestamp"] = min(partition["timestamp"], TIME + 1000)

@@ -90,7 +90,7 @@ def test_produce_refuses_damaged_batches(version: int, pair_for: PairFor) -> Non
 
     for records in damaged.values():
         pair.ask("Produce", version, produce_body(version, name, topic_id, (0, records)))
-    # Null instead of records is not among them: Kafka 4.3 stumbles over its own log line and never answers.
+    # Null instead of records is left out: Kafka 4.3 fails in a log statement and never answers.
     pair.ask("Fetch", 12, fetch_body(12, name, None, {}))
 
 
@@ -245,7 +245,7 @@ def _forgotten(version: int, name: str, topic_id: object, partitions: list[int])
 
 
 def _list_body(version: int, name: str, *timestamps: int, partition: int = 0, **more: object) -> Body:
-    """One partition asked for several times is one partition in a request each; here the first counts."""
+    """Return a ListOffsets request for the first timestamp only."""
     parts: list[Body] = [
         {"partition_index": partition, "timestamp": each, **({"max_num_offsets": 10} if version == 0 else {}), **more}
         for each in timestamps[:1]

@@ -1,4 +1,4 @@
-"""Where a topic's settings make segments end, and what is said to settings of a storage that is not there."""
+"""The ends of segments by a topic's settings, and the responses to remote storage settings without remote storage."""
 
 import time
 from collections.abc import Callable
@@ -13,9 +13,9 @@ pytestmark = pytest.mark.peers
 PairFor = Callable[[str, int], Pair]
 _TOPIC, _SET = 2, 0
 _PARTITIONS = 9
-# Kafka looks for the first time half a minute after its start.
+# Kafka's first retention check is half a minute after its start.
 _RETENTION_S = 90.0
-# It looks again twice in a second, at one partition after the other.
+# Later checks are twice a second, one partition after the other.
 _SETTLED_S = 2.0
 
 
@@ -26,7 +26,7 @@ def _alter(pair: Pair, topic: str, name: str, value: str) -> None:
 
 
 def _starts(peer: Peer, topic: str) -> list[int]:
-    """Where each partition begins."""
+    """Return the log start offset of each partition."""
     asked = [{"partition_index": index, "timestamp": -2} for index in range(_PARTITIONS)]
     answer = peer.ask("ListOffsets", 7, {"replica_id": -1, "topics": [{"name": topic, "partitions": asked}]})
     found = {each["partition_index"]: each["offset"] for each in answer["topics"][0]["partitions"]}
@@ -34,7 +34,7 @@ def _starts(peer: Peer, topic: str) -> list[int]:
 
 
 def _starts_after_retention(peer: Peer, topic: str) -> list[int]:
-    """Asked until something went and then nothing more."""
+    """Return the log start offsets after retention has deleted segments and no longer changes them."""
     deadline = time.monotonic() + _RETENTION_S
     seen, since = _starts(peer, topic), time.monotonic()
     while not any(seen) or time.monotonic() - since < _SETTLED_S:
@@ -62,7 +62,7 @@ def _starts_after_retention(peer: Peer, topic: str) -> list[int]:
 def test_segments_end_where_kafkas_do(
     request: pytest.FixtureRequest, settings: dict[str, str], size: int, apart_ms: int, pair_for: PairFor
 ) -> None:
-    """Seen by what retention leaves: the last segment of partitions that hold one batch, two, three …"""
+    """The log start offsets show the segments: retention leaves the last one of partitions with 1, 2, 3 … batches."""
     pair = pair_for("Produce", 9)
     name = f"segments-{request.node.callspec.id}"
     pair.create_topic(name, _PARTITIONS, settings)

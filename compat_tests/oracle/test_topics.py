@@ -15,7 +15,7 @@ UNKNOWN_ID = bytes(range(16))
 
 
 def _without_ids(answer: Body) -> Body:
-    """A new topic's id is its broker's own."""
+    """Drop the topic ids, which are each broker's own."""
     for topic in answer["topics"]:
         if topic.get("topic_id", bytes(16)) != bytes(16):
             topic["topic_id"] = "<chosen>"
@@ -77,7 +77,7 @@ def _topics_only(answer: Body) -> object:
 
 
 def _sorted_configs(answer: Body) -> Body:
-    """The many effective settings are compared by DescribeConfigs' tests; here those that a test has set."""
+    """Keep only the settings that a test has set; the tests of DescribeConfigs compare the others."""
     for topic in answer["topics"]:
         if topic.get("configs"):
             topic["configs"] = [each for each in topic["configs"] if each["name"] in ("retention.ms", "cleanup.policy")]

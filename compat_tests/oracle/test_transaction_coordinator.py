@@ -1,7 +1,7 @@
-"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn and EndTxn of a transactional id, step by step: who may do what
-in which state, and what can be seen of it afterwards.
+"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn and EndTxn of a transactional id, step by step: the allowed
+requests of each producer in each state, and their visible results.
 
-Kafka never answers AddPartitionsToTxn of a broker that names no transaction: not asked.
+The tests leave out a broker's AddPartitionsToTxn without transactions, because Kafka never answers it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def test_a_producer_goes_on_with_the_identity_that_it_had(version: int, level: i
         mine.init(version, expected)
         mine.describe()
 
-    # Of an id that is not known any identity will do.
+    # With an unknown transactional id the coordinator accepts any producer id and epoch.
     again(Producer(STRANGER, 17))
     first = mine.producer
     for refused in (Producer(STRANGER, 0), first.at(1), first.at(-1)._replace(epoch=-1), Producer(-1, 0)):
@@ -283,7 +283,7 @@ def test_an_abandoned_transaction_is_aborted(level: int, pair_for: PairFor) -> N
 
 @pytest.mark.parametrize("level", [0], indirect=True)
 def test_transaction_version_0_has_no_v2_clients(level: int, pair_for: PairFor) -> None:
-    # Each with an id of its own, of which Kafka says from then on that something is under way.
+    # Separate transactional ids, because Kafka returns CONCURRENT_TRANSACTIONS for each of them from then on.
     by_producing, by_committing, by_aborting, by_ending = (
         Coordinated(pair_for("EndTxn", 5), f"new-at-level-0-by-{how}")
         for how in ("producing", "committing", "aborting", "ending")

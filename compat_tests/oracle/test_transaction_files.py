@@ -59,7 +59,7 @@ def test_logs_of_transactions_and_offsets(level: int, pair_for: PairFor) -> None
 
 
 def _told(peer: Peer, name: str) -> list[Any]:
-    """What is written about a transactional id and about a group, both of that name, without moments."""
+    """Return the records of a transactional id and of a group of the same name, without timestamps."""
     return [*_states(peer, name), *_offsets(peer, name)]
 
 
@@ -86,7 +86,7 @@ def _without_moments(peer: Peer, data: dict[str, Any]) -> None:
 
 
 def _offsets(peer: Peer, name: str) -> Iterator[Any]:
-    """The batches of producers that this test knows, and the group's records."""
+    """Yield the batches of producers that this test knows, and the group's records."""
     producers = set(peer.producers.values())
     known = False
     for line in _dumped(peer, OFFSETS, "--offsets-decoder"):

@@ -18,11 +18,11 @@ STATES = (
     "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence"
 )  # fmt: skip
 SINCE_LONG_MS = 10**12
-"""Longer than any transaction lasts; of an id that has never begun one, the start is thought of as that of time."""
+"""Longer than any transaction lasts; the filter takes an id without a transaction for one that started at time 0."""
 
 
 class Listed:
-    """A transactional id in each of four states; others' ids are left out of what is compared."""
+    """A transactional id in each of four states; the comparison leaves out the ids of other tests."""
 
     def __init__(self, pair_for: PairFor, version: int) -> None:
         self.pair = pair_for("ListTransactions", version)

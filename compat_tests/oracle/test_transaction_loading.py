@@ -1,7 +1,7 @@
-"""Transactions as another coordinator has left them in the log: both brokers load the same records, finish what was
-decided, and go on when a producer's epochs are used up.
+"""Transactions that another coordinator has left in the log: both brokers load the same records, complete the prepared
+transactions, and continue when a producer's epochs are exhausted.
 
-The records are written by hand, as the one client that may, before both brokers start anew.
+The test writes the records itself, as the only client that may write the topic, before both brokers restart.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ OPEN = (ONGOING, PREPARE_COMMIT, PREPARE_ABORT)
 FIRST_ID, PREVIOUS_ID, NEXT_ID = 700_000, 800_000, 900_000
 STRANGER = Producer(4242, 3)
 LAST = 0x7FFE
-"""The last epoch that a producer gets; one more is there to fence it."""
+"""The last epoch of a producer; the coordinator uses one more to fence it."""
 
 Went = Callable[[Coordinated], None]
 LEFT: dict[str, tuple[Body, Went]] = {}
 
 
 def left(state: int, epoch: int = LAST, **more: object) -> Callable[[Went], Went]:
-    """In this state a transactional id is left behind, named as what is then done with it. `record` is the version of
-    its record."""
+    """Register a case: a transactional id with this record, named after the function that then uses it. `record` is the
+    version of the record."""
 
     def taken_up(went: Went) -> Went:
         LEFT[went.__name__] = {"producer_epoch": epoch, "transaction_status": state, **more}, went
@@ -123,7 +123,7 @@ def goes_on_with_an_epoch_too_many(mine: Coordinated) -> None:
 
 @left(COMPLETE_COMMIT)
 def goes_on_with_another_identity(mine: Coordinated) -> None:
-    # Its own id with another epoch is an illegal state to Kafka, an unknown server error; with us it is fenced.
+    # For its own id with another epoch Kafka fails with an illegal state (UNKNOWN_SERVER_ERROR); we return a fence.
     previous = Producer(PREVIOUS_ID, LAST)
     for expected in (STRANGER, previous.at(-1), previous, previous):
         mine.init(5, expected)

@@ -1,4 +1,4 @@
-"""Transactions at random: whatever producers, old and new ones, ask in whatever order, both brokers answer the same."""
+"""Random transactions: both brokers send the same responses to any order of requests of old and new producers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STRANGER = 4242
 
 
 class Clients(NamedTuple):
-    """The versions of what they ask."""
+    """The versions of the clients' requests."""
 
     produce: Sequence[int]
     commit_offsets: Sequence[int]
@@ -63,8 +63,8 @@ class Walk:
             case _:
                 version = chance.choice(self.clients.end)
                 if self.clients is MIXED and version == 5 and by.epoch == mine.producer.epoch - 1:
-                    # If somebody has got its epoch from InitProducerId and ends a transaction as old clients do, Kafka
-                    # takes a new client of the epoch before for the same one, which asks again. Ours sees through that.
+                    # After an old client's EndTxn with an epoch from InitProducerId, Kafka takes EndTxn v5 of the
+                    # epoch before for a retry of the same client. Ours recognizes the other client.
                     by = mine.producer
                 mine.end(chance.random() < 0.5, version=version, by=by)
         if mine.producer not in self.known:
@@ -74,7 +74,7 @@ class Walk:
         return sorted(self.chance.sample(range(3), self.chance.randint(1, 2)))
 
     def _somebody(self) -> Producer:
-        """Mostly who ought to ask; else who did before, or a neighbour of theirs."""
+        """Return mostly the present producer, otherwise an earlier one or one with a neighbouring epoch."""
         chance, mine = self.chance, self.mine
         if mine.producer is NOBODY or chance.random() < 0.7:
             return mine.producer
@@ -93,7 +93,7 @@ class Walk:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_transactions_in_any_order(seed: int, level: int, pair_for: PairFor) -> None:
-    # Before the newest level new clients are told to be old ones.
+    # Before the newest level new clients use the old protocol.
     clients = (NEW, OLD, MIXED)[seed % 3] if level == NEWEST_LEVEL else OLD
     walk = Walk(pair_for("EndTxn", 5), f"walk-{level}-{seed}", clients, seed)
     for _ in range(STEPS):

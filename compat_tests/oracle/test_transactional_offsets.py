@@ -1,7 +1,7 @@
-"""Offsets committed in transactions: when they count, who is told that they are unstable, and what deletes them.
+"""Offsets committed in transactions: when they become valid, which requests see them as unstable, and their deletion.
 
-Before version 5 no coordinator of transactions is asked (the brokers are told not to), and markers are written by hand,
-as it would. From then on it is asked in any case.
+Before version 5 the broker does not verify with the transaction coordinator (it is disabled), and the test writes the
+markers instead of the coordinator. From version 5 on the broker always does.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ _numbers = count()
 
 
 class Transactions:
-    """A group, a topic, and producers who commit for the one what they have read of the other."""
+    """A group, a topic, and producers that commit the group's offsets of the topic."""
 
     def __init__(self, pair_for: PairFor, version: int) -> None:
         self.pair = pair_for("TxnOffsetCommit", version)
@@ -40,7 +40,7 @@ class Transactions:
         self.pair.create_topic(self.topic, 3)
 
     def commit(self, *offsets: tuple[int, int], producer: int = 0, epoch: int = EPOCH, **more: Any) -> None:
-        """In a transaction; rows of partition and offset."""
+        """Commit offsets in a transaction; rows of partition and offset."""
         body = {
             "transactional_id": self.group,
             "group_id": self.group,
@@ -114,7 +114,7 @@ def test_txn_offset_commit_refused(version: int, pair_for: PairFor) -> None:
     for metadata in (None, "é" * 4096, "é" * 4097):
         cell = {**mine._cell(1, 2), "committed_metadata": metadata}
         mine.commit((0, 1), topics=[{"name": mine.topic, "partitions": [cell, mine._cell(2, 3)]}])
-    # Kafka takes back what it had done before the log refused it, and from then on tells twice of all that there is.
+    # When the log refuses the write, Kafka undoes its pending commit, and from then on lists every offset twice.
     mine.looked_at.remove(None)
     mine.commit((0, 2), epoch=EPOCH - 1)
     mine.look()
@@ -188,7 +188,7 @@ def test_txn_offset_commit_checks_the_member_that_it_names(version: int, pair_fo
     mine.commit((0, 1), member_id="anybody")
     become_member(mine.pair, mine.group, sync=False)
     member: Body = {"member_id": Var("member")}
-    # A rebalance under way does not matter.
+    # A pending rebalance does not matter.
     mine.commit((0, 2), generation_id=1, **member)
     for generation in (-1, 0, 2):
         mine.commit((0, 3), generation_id=generation, **member)
@@ -236,7 +236,7 @@ def test_a_transaction_takes_in_the_group_by_itself(version: int, pair_for: Pair
 
 
 def _become_producer(mine: Transactions) -> None:
-    """Known as `producer` afterwards, with epoch 0; `another` is nobody's id."""
+    """Get a producer id with epoch 0 and remember it as `producer`; `another` is an id that no producer has."""
     for peer in (mine.pair.kafka, mine.pair.ours):
         while peer.ask("FindCoordinator", 3, {"key": mine.group, "key_type": 1})["error_code"]:
             pass

@@ -1,5 +1,5 @@
-"""Produce and TxnOffsetCommit of transactions whose partitions ask the coordinator first: what is let through, and what
-a client of each age is told otherwise."""
+"""Transactional Produce and TxnOffsetCommit with verification by the coordinator: the accepted writes, and the errors
+for old and new clients."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def test_a_partition_is_added_as_new_clients_write_to_it(version: int, level: in
 
 
 def _refused(mine: Coordinated, version: int) -> None:
-    """While a transaction is open in partitions 0 and 1. Afterwards five more records are in the first one: what names
-    another transactional id is let through there, too."""
+    """Send writes that are to be refused while a transaction is open in partitions 0 and 1. Partition 0 accepts five of
+    them, because with an open transaction there the transactional id is not verified."""
     rightful = mine.producer
-    # In a partition with an open transaction a newer epoch is kept in mind by both, even though it is refused.
+    # In a partition with an open transaction both brokers remember a newer epoch, even though they refuse it.
     mine.produce(2, version=version, by=rightful.at(1))
     for by in (rightful.at(-1), Producer(STRANGER, rightful.epoch), Producer(-1, -1)):
         for partition in (0, 2):
@@ -157,7 +157,7 @@ def _commits_refused(mine: Coordinated, version: int) -> None:
 
 @pytest.mark.parametrize("level", [NEWEST_LEVEL], indirect=True)
 def test_a_transaction_that_was_ended_behind_its_coordinators_back(level: int, pair_for: PairFor) -> None:
-    """As `kafka-transactions abort` does."""
+    """WriteTxnMarkers ends the transaction, as `kafka-transactions abort` does."""
     mine = Coordinated(pair_for("WriteTxnMarkers", 1), "behind-its-back")
     mine.begin()
     mine.produce(0)

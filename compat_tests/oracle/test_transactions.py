@@ -28,7 +28,7 @@ class Transactions:
         self._id = pair.create_topic(self.topic, 2)
 
     def produce(self, epoch: int, sequence: int = 0) -> None:
-        """A record of a transaction, of which no coordinator knows."""
+        """Send a record of a transaction that no coordinator knows."""
         records = batch([b"v"], producer=(PRODUCER, epoch, sequence), transactional=True)
         body = produce_body(9, self.topic, self._id, (0, records))
         self.pair.ask("Produce", 9, {**body, "transactional_id": self.topic})
@@ -52,12 +52,12 @@ class Transactions:
         return {**body, "transaction_version": transaction_version} if self.version >= 2 else body
 
     def write(self, *markers: Body) -> None:
-        """Ask, and look at what came of it."""
+        """Send WriteTxnMarkers and compare the results."""
         self.pair.ask("WriteTxnMarkers", self.version, {"markers": list(markers)}, _by_producer)
         self.look()
 
     def look(self) -> None:
-        """The partition's producers, and the batch with which it ends."""
+        """Compare the partitions' producers and last batches."""
         asked = {"topics": [{"name": self.topic, "partition_indexes": [0, 1]}]}
         self.pair.ask("DescribeProducers", 0, asked)
         for partition in (0, 1):
@@ -69,7 +69,7 @@ class Transactions:
 
 
 def _by_producer(answer: Body) -> Body:
-    """Kafka has the order of its hashes."""
+    """Sort markers: Kafka's order is that of a hash map."""
     return {"markers": sorted(answer["markers"], key=lambda each: int(each["producer_id"]))}
 
 

@@ -1,5 +1,5 @@
-"""Produce with batches of transactions, while brokers ask the coordinator of the transaction: before version 12 whether
-a partition was added, from then on to add it (KIP-890)."""
+"""Produce with transactional batches and verification by the transaction coordinator (KIP-890): before version 12 the
+broker verifies that the client has added the partition, from then on the broker adds it."""
 
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -23,7 +23,7 @@ _numbers = count(1)
 
 @pytest.fixture
 def verifying(pair_for: PairFor) -> Iterator[PairFor]:
-    """As `pair_for`, of brokers that verify partitions until the end of the test: they are told while they run."""
+    """As `pair_for`, with partition verification enabled, dynamically, until the end of the test."""
     told: list[Peer] = []
 
     def connect(api: str, version: int) -> Pair:
@@ -55,7 +55,7 @@ class Transactions:
     def produce(
         self, *parts: tuple[int, int], epoch: int = 0, producer: int = 0, plain: bool = False, **more: object
     ) -> None:
-        """Rows of partition and sequence; epoch and producer id are counted from the present ones."""
+        """Send rows of partition and sequence; epoch and producer id are relative to the present ones."""
         rows = [(index, self._records(sequence, epoch, producer, plain)) for index, sequence in parts]
         self.produce_records(*rows, **more)
 
@@ -66,7 +66,7 @@ class Transactions:
         self.pair.ask("Produce", self.version, {**body, "topic_data": [{**named, "partition_data": data}], **more})
 
     def add(self, *indexes: int) -> None:
-        """What clients do that do not have their partitions added."""
+        """Send AddPartitionsToTxn if clients of this version do so."""
         if self.version < ADDS_FROM:
             body = {
                 "v3_and_below_transactional_id": self.name,
@@ -77,7 +77,7 @@ class Transactions:
             self.pair.ask("AddPartitionsToTxn", 3, body)
 
     def end(self, *, commit: bool = True) -> None:
-        """And wait until all markers are written."""
+        """End the transaction and wait until all markers are written."""
         adds = self.version >= ADDS_FROM
         for peer in (self.pair.kafka, self.pair.ours):
             body = {
@@ -95,7 +95,7 @@ class Transactions:
                 pass
 
     def look(self) -> None:
-        """The state of the transaction, and the partitions' producers."""
+        """Compare the state of the transaction and the partitions' producers."""
         (state,) = self.pair.ask("DescribeTransactions", 0, {"transactional_ids": [self.name]}, _without_times)[
             "transaction_states"
         ]
@@ -109,7 +109,7 @@ class Transactions:
         peer.remember("epoch", answer["producer_epoch"])
 
     def _records(self, sequence: int, epoch: int, producer: int, plain: bool) -> Var:
-        """A batch of one record; each broker has its own producer id."""
+        """Return a batch of one record, with each broker's own producer id."""
         found = Var(f"records {next(_numbers)}")
         for peer in (self.pair.kafka, self.pair.ours):
             known = peer.known
@@ -129,7 +129,7 @@ def _without_times(answer: Body) -> Body:
 
 
 def _without_coordinators(answer: Body) -> Body:
-    """Coordinator epochs are those of leaders, which count what happened to a broker before."""
+    """Drop coordinator epochs, which are leader epochs and depend on the history of each broker."""
     for topic in answer["topics"]:
         for partition in topic["partitions"]:
             for producer in partition["active_producers"]:
