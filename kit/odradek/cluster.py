@@ -45,8 +45,8 @@ class Cluster:
     - `topics` are created by the first `start`, and again by `reset`.
     - `brokers=3` starts three brokers that replicate, with the ids 0, 1 and 2; `racks=["a", "a", "b"]` names their
       racks. `stop`, `kill` and `start` take the id of one broker, and `add_broker` adds another.
-    - `config` has Kafka's names and values, such as `{"message.max.bytes": 2_000_000}`. A setting of Kafka that has no
-      effect in Odradek is accepted without a warning.
+    - `config` has Kafka's names and values, such as `{"message.max.bytes": 2_000_000}`. For a setting of Kafka that
+      has no effect in Odradek, `start` writes a warning to `logs`.
     - `data` is the data directory. Without it the cluster uses a temporary directory and `close` removes it.
     - `port=0` lets the system choose a port. `stop`, `kill` and `start` keep it.
     - `emulate="3.9"` makes ApiVersions respond as that release of Kafka does.
@@ -80,7 +80,9 @@ class Cluster:
         if port and brokers > 1:
             raise ValueError(f"port must be 0 for several brokers, because each needs its own; got {port}")
         self._topics = topics
-        self._settings = gather(overrides=config).values
+        gathered = gather(overrides=config)
+        self._settings = gathered.values
+        self._setting_warnings = gathered.warnings
         shared = PER_BROKER_SETTINGS & set(self._settings)
         if shared and brokers > 1:
             raise ValueError(f"config must not set {', '.join(sorted(shared))} for several brokers: each has its own")
@@ -132,6 +134,8 @@ class Cluster:
         if self._directory is None:
             self._directory = self._new_directory()
         try:
+            for warning in self._setting_warnings:
+                warning.log(self._host.logger)
             settings = cluster_settings(self._common(), self._directory, _HOST, self._ports, self._racks)
             self._started(self._host.start(settings))
             if first:

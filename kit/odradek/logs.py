@@ -36,21 +36,24 @@ def stream_logger(stream: TextIO, *, as_json: bool, level: str = "info") -> Logg
 
 
 class CapturedLog:
-    """Keeps the last 10,000 log events of a broker, oldest first."""
+    """Keeps the last 10,000 log events of a broker, oldest first: those of `logger`, and those that `keep` takes."""
 
     def __init__(self, level: str = "info") -> None:
         self._entries: deque[Mapping[str, Any]] = deque(maxlen=_KEPT_ENTRIES_MAX)
-        self.logger: Logger = _LazyLogger(cache(self._make), self._entries.append, LEVELS[level])
+        self.logger: Logger = _LazyLogger(cache(self._make), self.keep, LEVELS[level])
 
     @property
     def entries(self) -> list[Mapping[str, Any]]:
         return list(self._entries)
 
+    def keep(self, entry: Mapping[str, Any]) -> None:
+        self._entries.append(entry)
+
     def _make(self) -> Logger:
         import structlog
 
         def keep(logger: Any, method: str, event: Event) -> Event:
-            self._entries.append(dict(event))
+            self.keep(dict(event))
             raise structlog.DropEvent
 
         return _logger(structlog.PrintLogger(), keep)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from odradek.exceptions import SettingsError
 from odradek_broker.config import OUR_NUMBERS, OUR_SETTINGS
+from odradek_broker.logger import Logger
 from odradek_controller.configs.definition import InvalidConfigError
 from odradek_controller.configs.in_use import has_effect
 from odradek_controller.configs.removed import why_removed
@@ -30,11 +31,15 @@ _OPEN_PREFIXES = ("listener.name.", "metric.", "metrics.", "config.providers.")
 
 
 class SettingWarning(NamedTuple):
-    """A setting that the broker does not follow: `event` for the log, its name, and the reason."""
+    """A setting that the broker does not follow: `event` for the log, its name, and a reason if `event` gives none."""
 
     event: str
     setting: str
-    reason: str
+    reason: str | None = None
+
+    def log(self, logger: Logger) -> None:
+        facts = {} if self.reason is None else {"reason": self.reason}
+        logger.warning(self.event, setting=self.setting, **facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ def gather(
             and not has_effect(name)
             and not name.startswith(_OPEN_PREFIXES)
         ):
-            warnings.append(SettingWarning("setting has no effect", name, "Odradek does not use it"))
+            warnings.append(SettingWarning("setting has no effect", name))
     return Settings(found, tuple(warnings))
 
 

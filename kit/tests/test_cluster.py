@@ -308,6 +308,13 @@ def test_an_unknown_setting_is_refused_before_anything_starts() -> None:
         Cluster(config={"num.partition": 2})
 
 
+@pytest.mark.parametrize("process", [False, True], ids=["thread", "process"])
+def test_a_start_warns_of_settings_without_effect(process: bool) -> None:
+    with Cluster(config={"ssl.protocol": "TLSv1.3", "num.partitions": 2}, process=process) as cluster:
+        warnings = [entry for entry in cluster.logs if entry["event"] == "setting has no effect"]
+    assert [(entry["level"], entry["setting"]) for entry in warnings] == [("warning", "ssl.protocol")]
+
+
 def test_async_with_does_not_block_the_event_loop() -> None:
     async def use() -> set[str]:
         async with Cluster(topics=["a"]) as cluster:

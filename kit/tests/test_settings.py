@@ -76,7 +76,7 @@ def test_unknown_names_in_a_file_and_the_environment_are_warnings(tmp_path: Path
 
 def test_a_known_setting_without_effect_is_a_warning() -> None:
     assert gather(overrides={"ssl.protocol": "TLSv1.3"}).warnings == (
-        SettingWarning("setting has no effect", "ssl.protocol", "Odradek does not use it"),
+        SettingWarning("setting has no effect", "ssl.protocol"),
     )
 
 

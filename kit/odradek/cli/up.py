@@ -119,7 +119,7 @@ def command(
     except SettingsError as error:
         raise click.ClickException(str(error)) from error
     for warning in settings.warnings:
-        logger.warning(warning.event, setting=warning.setting, reason=warning.reason)
+        warning.log(logger)
     values = dict(settings.values)
     if brokers > 1 and PER_BROKER_SETTINGS & set(values):
         raise click.UsageError(

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from odradek_broker.logger import Logger
+
 LogEntry = Mapping[str, Any]
 """One log event of a broker: its event, level, timestamp and facts."""
 
@@ -42,6 +44,11 @@ class Host(Protocol):
 
     @property
     def logs(self) -> list[LogEntry]: ...
+
+    @property
+    def logger(self) -> Logger:
+        """The logger for events of the cluster itself, which `logs` has too."""
+        ...
 
     def start(self, settings: Sequence[BrokerSettings]) -> dict[int, str]:
         """Start all brokers on the data in their `log.dirs`; return the address of each by its id.

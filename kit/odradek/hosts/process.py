@@ -10,7 +10,6 @@ import json
 import subprocess
 import sys
 import threading
-from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -19,10 +18,11 @@ from typing import Any
 from odradek.exceptions import AlreadyRunningError, BrokerProcessError, NotRunningError
 from odradek.hosts.child import EXCEPTIONS
 from odradek.hosts.host import BrokerSettings, Fault, LogEntry
+from odradek.logs import CapturedLog
+from odradek_broker.logger import Logger
 
 _STOP_TIMEOUT_S = 30.0
 _REPLY_TIMEOUT_S = 60.0
-_LOG_ENTRIES_MAX = 10_000
 
 
 class ProcessHost:
@@ -34,7 +34,7 @@ class ProcessHost:
     """
 
     def __init__(self) -> None:
-        self._entries: deque[LogEntry] = deque(maxlen=_LOG_ENTRIES_MAX)
+        self._log = CapturedLog()
         self._faults: list[Fault] = []
         self._wall_ahead_ms = 0
         self._child: subprocess.Popen[str] | None = None
@@ -43,7 +43,11 @@ class ProcessHost:
 
     @property
     def logs(self) -> list[LogEntry]:
-        return list(self._entries)
+        return self._log.entries
+
+    @property
+    def logger(self) -> Logger:
+        return self._log.logger
 
     @property
     def pid(self) -> int:
@@ -182,7 +186,7 @@ class ProcessHost:
         )
 
     def _last_events(self) -> str:
-        return "; ".join(str(entry.get("event")) for entry in list(self._entries)[-3:]) or "no event"
+        return "; ".join(str(entry.get("event")) for entry in self._log.entries[-3:]) or "no event"
 
     def _read_log(self, child: subprocess.Popen[str]) -> None:
         assert child.stderr is not None
@@ -191,7 +195,7 @@ class ProcessHost:
                 entry = json.loads(line)
             except ValueError:
                 entry = line.rstrip("\n")
-            self._entries.append(entry if isinstance(entry, dict) else {"event": str(entry), "level": "error"})
+            self._log.keep(entry if isinstance(entry, dict) else {"event": str(entry), "level": "error"})
 
     def _forget(self, child: subprocess.Popen[str]) -> None:
         child.wait(_STOP_TIMEOUT_S)

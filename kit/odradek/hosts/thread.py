@@ -39,6 +39,10 @@ class ThreadHost:
     def logs(self) -> list[LogEntry]:
         return self._log.entries
 
+    @property
+    def logger(self) -> Logger:
+        return self._logger
+
     def start(self, settings: Sequence[BrokerSettings]) -> dict[int, str]:
         if self._cluster is not None:
             raise AlreadyRunningError
