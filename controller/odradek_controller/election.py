@@ -17,7 +17,7 @@ from odradek_wire.uuid import Uuid
 from .image import LOST_DIRECTORY, NO_LEADER, RECOVERING, PartitionRegistration
 from .reassignment import complete_if_in_sync
 
-Active = Callable[[int], bool]
+IsActive = Callable[[int], bool]
 
 
 class Election(Enum):
@@ -31,15 +31,15 @@ class Election(Enum):
     """As ONLINE, but elect the first active replica, which may lose records, if no other can lead."""
 
 
-def elect(partition: PartitionRegistration, active: Active, election: Election) -> tuple[int, bool]:
+def elect(partition: PartitionRegistration, active: IsActive, election: Election) -> tuple[int, bool]:
     """Return the leader (NO_LEADER if no replica can lead) and whether the choice may lose records."""
-    safe = partition.isr or partition.eligible_leader_replicas
+    without_loss = partition.isr or partition.eligible_leader_replicas
 
-    def has_it(broker: int) -> bool:
+    def has_log(broker: int) -> bool:
         return active(broker) and partition.directory(broker) != LOST_DIRECTORY
 
     def can_lead(broker: int) -> bool:
-        return broker in safe and has_it(broker)
+        return broker in without_loss and has_log(broker)
 
     preferred = partition.replicas[0] if partition.replicas else NO_LEADER
     if election is Election.PREFERRED and preferred != NO_LEADER and can_lead(preferred):
@@ -49,40 +49,40 @@ def elect(partition: PartitionRegistration, active: Active, election: Election) 
     for broker in partition.replicas:
         if can_lead(broker):
             return broker, False
-    if not safe and len(partition.last_known_elr) == 1 and has_it(partition.last_known_elr[0]):
+    if not without_loss and len(partition.last_known_elr) == 1 and has_log(partition.last_known_elr[0]):
         # No replica is known to have all records: the last known leader most probably has (KIP-966, balanced recovery).
         return partition.last_known_elr[0], True
     if election is Election.UNCLEAN:
         for broker in partition.replicas:
-            if has_it(broker):
+            if has_log(broker):
                 return broker, True
     return NO_LEADER, False
 
 
-def change(
+def partition_change_record(
     topic_id: Uuid,
     index: int,
     partition: PartitionRegistration,
     wanted: PartitionRegistration | None = None,
     *,
-    active: Active,
+    active: IsActive,
     election: Election = Election.ONLINE,
     eligible_leaders: bool = False,
     min_isr: int = 1,
     bump_leader_epoch: bool = False,
-    unclean_shutdown: int | None = None,
+    uncleanly_stopped_broker: int | None = None,
 ) -> PartitionChangeRecord | None:
     """Return the record that changes the partition to `wanted` and elects its leader; None if nothing changes.
 
     `wanted` may differ from the partition in replicas, directories, ISR, reassignment and recovery state. The record
     also completes a reassignment whose replicas are in sync. With `eligible_leaders`, a replica that leaves the ISR
-    becomes an eligible leader while the ISR is smaller than `min_isr`, unless it is the broker `unclean_shutdown`.
-    With `bump_leader_epoch`, the leader epoch also increases without a new leader, when a replica leaves the ISR or the
+    becomes an eligible leader while the ISR is smaller than `min_isr`, unless it is `uncleanly_stopped_broker`. With
+    `bump_leader_epoch`, the leader epoch also increases without a new leader, when a replica leaves the ISR or the
     assigned, adding or removing replicas change.
     """
     target = complete_if_in_sync(wanted or partition)
     if eligible_leaders:
-        target = _with_eligible_leaders(partition, target, min_isr, unclean_shutdown)
+        target = _with_eligible_leaders(partition, target, min_isr, uncleanly_stopped_broker)
     leader, unclean = elect(target, active, election)
     if unclean:
         target = target._replace(isr=(leader,), eligible_leader_replicas=(), leader_recovery_state=RECOVERING)
@@ -108,10 +108,10 @@ def change(
 
 
 def _needs_new_epoch(before: PartitionRegistration, target: PartitionRegistration) -> bool:
-    assigned = all(
+    same_assignment = all(
         getattr(before, name) == getattr(target, name) for name in ("replicas", "adding_replicas", "removing_replicas")
     )
-    return not assigned or not set(before.isr) <= set(target.isr)
+    return not same_assignment or not set(before.isr) <= set(target.isr)
 
 
 _LISTS = (
@@ -135,12 +135,12 @@ def _last_known(before: PartitionRegistration, target: PartitionRegistration, le
 
 
 def _with_eligible_leaders(
-    before: PartitionRegistration, target: PartitionRegistration, min_isr: int, unclean_shutdown: int | None
+    before: PartitionRegistration, target: PartitionRegistration, min_isr: int, uncleanly_stopped_broker: int | None
 ) -> PartitionRegistration:
     if len(target.isr) >= min(min_isr, len(target.replicas)):
         return target._replace(eligible_leader_replicas=())
     candidates = (*before.eligible_leader_replicas, *before.isr)
-    lost = (*target.isr, unclean_shutdown)
+    lost = (*target.isr, uncleanly_stopped_broker)
     eligible = tuple(replica for replica in target.replicas if replica in candidates and replica not in lost)
     return target._replace(eligible_leader_replicas=eligible)
 
@@ -151,7 +151,7 @@ def without_broker(
     partition: PartitionRegistration,
     broker: int,
     *,
-    active: Active,
+    active: IsActive,
     unclean: bool,
     eligible_leaders: bool,
     min_isr: int,
@@ -166,7 +166,7 @@ def without_broker(
     shrunk = tuple(replica for replica in partition.isr if replica != broker)
     if not shrunk and not eligible_leaders:
         shrunk = partition.isr
-    return change(
+    return partition_change_record(
         topic_id,
         index,
         partition,
@@ -176,5 +176,5 @@ def without_broker(
         eligible_leaders=eligible_leaders,
         min_isr=min_isr,
         bump_leader_epoch=bump_leader_epoch,
-        unclean_shutdown=broker if after_unclean_shutdown else None,
+        uncleanly_stopped_broker=broker if after_unclean_shutdown else None,
     )

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import pytest
 
-from odradek_controller.election import Election, change, elect, without_broker
+from odradek_controller.election import Election, elect, partition_change_record, without_broker
 from odradek_controller.image import NO_LEADER, RECOVERING, PartitionRegistration
 from odradek_controller.replay import changed_partition
 from odradek_wire.uuid import ZERO_UUID
@@ -78,7 +78,7 @@ def test_the_last_isr_member_becomes_an_eligible_leader() -> None:
     assert after == PartitionRegistration(
         (1, 2), (), NO_LEADER, 6, 9, eligible_leader_replicas=(1,), last_known_elr=(1,)
     )
-    back = change(ZERO_UUID, 0, after, active=lambda broker: True, eligible_leaders=True)
+    back = partition_change_record(ZERO_UUID, 0, after, active=lambda broker: True, eligible_leaders=True)
     assert back is not None
     assert changed_partition(after, back) == PartitionRegistration((1, 2), (1,), 1, 7, 10)
 
@@ -99,7 +99,7 @@ def test_an_unclean_leader_is_alone_in_the_isr_and_recovering() -> None:
 
 
 def test_nothing_is_recorded_when_nothing_changes() -> None:
-    assert change(ZERO_UUID, 0, partition((1, 2), (1, 2), 1), active=lambda broker: True) is None
+    assert partition_change_record(ZERO_UUID, 0, partition((1, 2), (1, 2), 1), active=lambda broker: True) is None
 
 
 def test_every_change_but_an_expanded_isr_may_bump_the_leader_epoch() -> None:
@@ -108,7 +108,9 @@ def test_every_change_but_an_expanded_isr_may_bump_the_leader_epoch() -> None:
     def counted(wanted: PartitionRegistration) -> tuple[int, int]:
         found = []
         for tells_all in (False, True):
-            record = change(ZERO_UUID, 0, before, wanted, active=lambda broker: True, bump_leader_epoch=tells_all)
+            record = partition_change_record(
+                ZERO_UUID, 0, before, wanted, active=lambda broker: True, bump_leader_epoch=tells_all
+            )
             assert record is not None
             found.append(changed_partition(before, record).leader_epoch - before.leader_epoch)
         return found[0], found[1]

@@ -7,7 +7,7 @@ from odradek_wire.message import Message
 from odradek_wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from odradek_wire.messages.partition_change_record import PartitionChangeRecord
 
-from ..election import change
+from ..election import partition_change_record
 from ..image import RECOVERED, RECOVERING, ClusterImage, PartitionRegistration, TopicImage
 from ..replay import changed_partition
 from .context import CommandContext
@@ -52,7 +52,7 @@ def _alter(
     error = _check(image, broker_id, partition, proposal, wanted)
     if error is not ErrorCode.NONE:
         return PartitionResponse(index, error), None
-    record = change(
+    record = partition_change_record(
         topic.id,
         index,
         partition,

@@ -8,7 +8,7 @@ from odradek_wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRe
 from odradek_wire.messages.partition_change_record import PartitionChangeRecord
 from odradek_wire.uuid import Uuid
 
-from ..election import Election, change
+from ..election import Election, partition_change_record
 from ..image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, ClusterImage
 from .context import CommandContext
 from .policy import election_policy
@@ -64,7 +64,7 @@ def _assign(
         if not isr and not image.levels.eligible_leaders:
             isr = partition.isr
     policy = election_policy(image, image.topics_by_id[topic_id].name, context.layers(image))
-    return change(
+    return partition_change_record(
         topic_id,
         index,
         partition,
@@ -73,5 +73,5 @@ def _assign(
         election=Election.UNCLEAN if policy.unclean else Election.ONLINE,
         eligible_leaders=image.levels.eligible_leaders,
         min_isr=policy.min_isr,
-        unclean_shutdown=broker_id if directory == LOST_DIRECTORY else None,
+        uncleanly_stopped_broker=broker_id if directory == LOST_DIRECTORY else None,
     )

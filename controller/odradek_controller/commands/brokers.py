@@ -14,7 +14,7 @@ from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest, Unr
 from odradek_wire.messages.unregister_broker_record import UnregisterBrokerRecord
 from odradek_wire.uuid import Uuid
 
-from ..election import Active, Election, change, without_broker
+from ..election import Election, IsActive, partition_change_record, without_broker
 from ..image import LOST_DIRECTORY, MIGRATING_DIRECTORY, NO_LEADER, UNASSIGNED_DIRECTORY, ClusterImage
 from ..image import PartitionRegistration as Partition
 from .context import CommandContext
@@ -124,14 +124,14 @@ def elect_leaderless(image: ClusterImage, context: CommandContext) -> list[Messa
 
 
 def _elect_leaderless(
-    image: ClusterImage, partitions: Iterable[tuple[Uuid, int, Partition]], active: Active, context: CommandContext
+    image: ClusterImage, partitions: Iterable[tuple[Uuid, int, Partition]], active: IsActive, context: CommandContext
 ) -> Iterator[Message]:
     policies = _Policies(image, context)
     for topic_id, index, partition in partitions:
         # In ZooKeeper mode a partition has the epoch -1 until `begin_partitions` writes its first state.
         if partition.leader == NO_LEADER and partition.partition_epoch >= 0:
             policy = policies.of(topic_id)
-            record = change(
+            record = partition_change_record(
                 topic_id,
                 index,
                 partition,
@@ -165,7 +165,7 @@ def controlled_shutdown(image: ClusterImage, broker_id: int, context: CommandCon
     for topic_id, index, partition in _replicas_of(image, broker_id):
         others = tuple(replica for replica in partition.isr if replica != broker_id)
         if others:
-            record = change(
+            record = partition_change_record(
                 topic_id,
                 index,
                 partition,

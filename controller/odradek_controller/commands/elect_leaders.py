@@ -11,7 +11,7 @@ from odradek_wire.messages.elect_leaders import ElectLeadersRequest, ElectLeader
 from odradek_wire.messages.partition_change_record import PartitionChangeRecord
 
 from ..configs.effective import BrokerLayers
-from ..election import Election, change
+from ..election import Election, partition_change_record
 from ..image import NO_LEADER, ClusterImage, PartitionRegistration, TopicImage
 from .context import CommandContext, Refusal
 from .policy import election_policy
@@ -124,7 +124,7 @@ def _record(
     election: Election,
     layers: BrokerLayers,
 ) -> PartitionChangeRecord | None:
-    return change(
+    return partition_change_record(
         topic.id,
         index,
         partition,

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from odradek_wire.message import Message
 from odradek_wire.uuid import Uuid
 
-from ..election import Election, change
+from ..election import Election, partition_change_record
 from ..image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, ClusterImage, PartitionRegistration
 from .context import CommandContext
 from .policy import election_policy
@@ -46,7 +46,7 @@ def replicas_reported(
             others = tuple(replica for replica in partition.isr if replica != broker_id)
             wanted = wanted._replace(isr=others or partition.isr)
         policy = election_policy(image, image.topics_by_id[topic_id].name, layers)
-        record = change(
+        record = partition_change_record(
             topic_id,
             index,
             partition,

@@ -16,7 +16,7 @@ from odradek_wire.messages.list_partition_reassignments import (
 )
 
 from .. import reassignment
-from ..election import Election, change
+from ..election import Election, partition_change_record
 from ..image import ClusterImage, PartitionRegistration, TopicImage
 from ..placement import PlacementError, check_assignment
 from .context import CommandContext, Refusal
@@ -98,7 +98,7 @@ def _reassign(
             )
         wanted = reassignment.begin(partition, replicas, lambda broker: default_directory(image, broker))
         unclean = False
-    record = change(
+    record = partition_change_record(
         topic.id,
         index,
         partition,

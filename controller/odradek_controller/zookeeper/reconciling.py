@@ -23,7 +23,7 @@ from ..commands.context import CommandContext, Refusal
 from ..commands.lost_replicas import forget_lost_replicas
 from ..commands.new_partitions import partition_record
 from ..commands.policy import election_policy
-from ..election import Election, change
+from ..election import Election, partition_change_record
 from ..image import NO_LEADER, BrokerRegistration, ClusterImage, PartitionRegistration, TopicImage
 from ..image_records import broker_record
 from ..replay import replay
@@ -78,7 +78,7 @@ def _elect_live_leaders(
             well = partition.leader in alive and len(alive) == len(partition.isr) and not partition.reassigning
             if well or partition.partition_epoch == NO_STATE:
                 continue
-            record = change(
+            record = partition_change_record(
                 topic.id,
                 index,
                 partition,
