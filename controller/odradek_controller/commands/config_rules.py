@@ -14,7 +14,7 @@ from odradek_wire.errors import ErrorCode
 
 from ..configs.definition import InvalidConfigError, Mode
 from ..configs.effective import BrokerLayers
-from ..configs.table import Resource, changeable, definitions, parse
+from ..configs.table import Resource, definitions, parse, update_mode
 from ..image import ClusterImage
 from .broker_values import check_broker_values
 from .context import CommandContext, Refusal
@@ -102,7 +102,7 @@ def _check_broker(
     image: ClusterImage, name: str, values: Values, changed: Set[str], layers: BrokerLayers
 ) -> Refusal | None:
     known = definitions(Resource.BROKER, layers.release)
-    read_only = sorted(key for key in changed if changeable(key, layers.release) is Mode.READ_ONLY)
+    read_only = sorted(key for key in changed if update_mode(key, layers.release) is Mode.READ_ONLY)
     if read_only:
         return Refusal(_INVALID, f"Cannot update these configs dynamically: [{', '.join(read_only)}]")
     own = sorted(key for key in changed if key in known and known[key].mode is Mode.PER_BROKER)

@@ -174,7 +174,9 @@ def _created(
     overrides = {config.name: config.value for config in topic.configs if config.value is not None}
     entries = layers.topic_entries(overrides) if overrides else plain.of(layers)
     internal = [name for name in overrides if definitions(Resource.TOPIC, layers.release)[name].internal]
-    configs = [CreatableTopicConfigs(entry.name, entry.value, False, entry.resolved, False) for entry in entries]
+    configs = [
+        CreatableTopicConfigs(entry.name, entry.value, False, entry.create_topics_source, False) for entry in entries
+    ]
     configs += [CreatableTopicConfigs(name, overrides[name], False, 1, False) for name in internal]
     return CreatableTopicResult(
         name=topic.name,

@@ -6,13 +6,13 @@ Owns the names, types, defaults, valid values and update modes, sorted by name.
 from __future__ import annotations
 
 from .definition import BOOLEAN, CLUSTER_WIDE, INT, LIST, LONG, SHORT, STRING, Definition
-from .valid import at_least, between, distinct_some, list_of, one_of_any_case
+from .valid import at_least, between, distinct_non_empty, list_of, one_of_any_case
 
 COORDINATORS = (
     Definition("add.partitions.to.txn.retry.backoff.max.ms", INT, "100", at_least(0)),
     Definition("add.partitions.to.txn.retry.backoff.ms", INT, "20", at_least(1)),
     Definition("group.consumer.assignment.interval.ms", INT, "1000", at_least(0), CLUSTER_WIDE),
-    Definition("group.consumer.assignors", LIST, "uniform,range", distinct_some),
+    Definition("group.consumer.assignors", LIST, "uniform,range", distinct_non_empty),
     Definition("group.consumer.heartbeat.interval.ms", INT, "5000", at_least(1)),
     Definition("group.consumer.max.assignment.interval.ms", INT, "15000", at_least(0)),
     Definition("group.consumer.max.heartbeat.interval.ms", INT, "15000", at_least(1)),
@@ -44,7 +44,7 @@ COORDINATORS = (
     Definition("group.max.size", INT, "2147483647", at_least(1)),
     Definition("group.min.session.timeout.ms", INT, "6000"),
     Definition("group.share.assignment.interval.ms", INT, "1000", at_least(0), CLUSTER_WIDE),
-    Definition("group.share.assignors", LIST, "simple", distinct_some),
+    Definition("group.share.assignors", LIST, "simple", distinct_non_empty),
     Definition("group.share.delivery.count.limit", INT, "5", between(2, 10)),
     Definition("group.share.heartbeat.interval.ms", INT, "5000", at_least(1)),
     Definition("group.share.initialize.retry.interval.ms", INT, "30000", at_least(1), internal=True),

@@ -6,7 +6,7 @@ Owns the names, types, defaults, valid values and update modes, sorted by name.
 from __future__ import annotations
 
 from .definition import BOOLEAN, CLASS, CLUSTER_WIDE, DOUBLE, INT, LIST, LONG, PER_BROKER, STRING, Definition
-from .valid import at_least, between, distinct, distinct_some, gzip_level, list_of, one_of
+from .valid import at_least, between, distinct, distinct_non_empty, gzip_level, list_of, one_of
 
 LOG = (
     Definition("alter.config.policy.class.name", CLASS, None),
@@ -44,9 +44,9 @@ LOG = (
     Definition("log.cleaner.min.compaction.lag.ms", LONG, "0", at_least(0), CLUSTER_WIDE),
     Definition("log.cleaner.threads", INT, "1", at_least(0), CLUSTER_WIDE),
     Definition("log.cleanup.policy", LIST, "delete", list_of("compact", "delete"), CLUSTER_WIDE),
-    Definition("log.dir", LIST, "/tmp/kafka-logs", distinct_some),
+    Definition("log.dir", LIST, "/tmp/kafka-logs", distinct_non_empty),
     Definition("log.dir.failure.timeout.ms", LONG, "30000", at_least(1)),
-    Definition("log.dirs", LIST, None, distinct_some),
+    Definition("log.dirs", LIST, None, distinct_non_empty),
     Definition("log.flush.interval.messages", LONG, "9223372036854775807", at_least(1), CLUSTER_WIDE),
     Definition("log.flush.interval.ms", LONG, None, mode=CLUSTER_WIDE),
     Definition("log.flush.offset.checkpoint.interval.ms", INT, "60000", at_least(0)),

@@ -6,10 +6,10 @@ Owns the names, types, defaults, valid values and update modes, sorted by name.
 from __future__ import annotations
 
 from .definition import BOOLEAN, CLASS, CLUSTER_WIDE, INT, LIST, LONG, PER_BROKER, STRING, Definition
-from .valid import at_least, bootstrap_servers, distinct, distinct_some, list_of, quorum_voters
+from .valid import at_least, bootstrap_servers, distinct, distinct_non_empty, list_of, quorum_voters
 
 SERVER = (
-    Definition("advertised.listeners", LIST, None, distinct_some),
+    Definition("advertised.listeners", LIST, None, distinct_non_empty),
     Definition("alter.log.dirs.replication.quota.window.num", INT, "11", at_least(1)),
     Definition("alter.log.dirs.replication.quota.window.size.seconds", INT, "1", at_least(1)),
     Definition("background.threads", INT, "10", at_least(1), CLUSTER_WIDE),
@@ -22,7 +22,7 @@ SERVER = (
     Definition("connection.failed.authentication.delay.ms", INT, "100", at_least(0)),
     Definition("connections.max.idle.ms", LONG, "600000"),
     Definition("controlled.shutdown.enable", BOOLEAN, "true"),
-    Definition("controller.listener.names", LIST, None, distinct_some, required=True),
+    Definition("controller.listener.names", LIST, None, distinct_non_empty, required=True),
     Definition("controller.performance.always.log.threshold.ms", LONG, "2000", at_least(0), internal=True),
     Definition("controller.performance.sample.period.ms", LONG, "60000", at_least(100), internal=True),
     Definition("controller.quorum.append.linger.ms", INT, "25", at_least(0)),
@@ -51,7 +51,7 @@ SERVER = (
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         mode=PER_BROKER,
     ),
-    Definition("listeners", LIST, "PLAINTEXT://:9092", distinct_some, PER_BROKER),
+    Definition("listeners", LIST, "PLAINTEXT://:9092", distinct_non_empty, PER_BROKER),
     Definition("max.connection.creation.rate", INT, "2147483647", at_least(0), CLUSTER_WIDE),
     Definition("max.connections", INT, "2147483647", at_least(0), CLUSTER_WIDE),
     Definition("max.connections.per.ip", INT, "2147483647", at_least(0), CLUSTER_WIDE),

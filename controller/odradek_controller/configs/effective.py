@@ -14,7 +14,7 @@ from itertools import dropwhile
 from typing import NamedTuple
 
 from .definition import Definition
-from .synonyms import BROKER_SYNONYMS, GROUP_SYNONYMS, TOPIC_SYNONYMS, Synonyms, same
+from .synonyms import BROKER_SYNONYMS, GROUP_SYNONYMS, TOPIC_SYNONYMS, Synonyms, unchanged
 from .table import Release, Resource, defaults, definitions
 
 
@@ -51,7 +51,7 @@ class ConfigEntry(NamedTuple):
     value: str | None
     source: ConfigSource
     synonyms: tuple[ConfigSynonym, ...]
-    resolved: ConfigSource = ConfigSource.DEFAULT
+    create_topics_source: ConfigSource = ConfigSource.DEFAULT
     """The source of the value in a CreateTopics response, which counts all synonyms."""
 
 
@@ -85,11 +85,11 @@ class BrokerLayers:
 
     def broker(self, name: str) -> ConfigEntry:
         """Return the effective broker configuration; an unknown name that is not set has the value None."""
-        return self._entry(name, BROKER_SYNONYMS.get(name, ((name, same),)), translated=False)
+        return self._entry(name, BROKER_SYNONYMS.get(name, ((name, unchanged),)), translated=False)
 
     def value(self, name: str) -> str | None:
         """Return the value of a broker configuration or else of its synonyms (`log.retention.ms` from hours)."""
-        synonyms = BROKER_SYNONYMS.get(name, ((name, same),))
+        synonyms = BROKER_SYNONYMS.get(name, ((name, unchanged),))
         return next((value for _, value in self._candidates(synonyms)), None)
 
     def _entry(self, name: str, synonyms: Synonyms, *, translated: bool) -> ConfigEntry:
@@ -99,7 +99,7 @@ class BrokerLayers:
         if not found:
             return ConfigEntry(name, None, ConfigSource.DEFAULT, (), ConfigSource.DEFAULT)
         first = synonyms[0][0]
-        named = tuple(word for word, _ in dropwhile(lambda candidate: candidate[0].name != first, found))
+        named = tuple(synonym for synonym, _ in dropwhile(lambda candidate: candidate[0].name != first, found))
         value = found[0][1] if translated else (named[0].value if named else None)
         source = named[0].source if named else ConfigSource.DEFAULT
         return ConfigEntry(name, value, source, named, found[0][0].source)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-def same(value: str) -> str:
+def unchanged(value: str) -> str:
     return value
 
 
@@ -28,7 +28,7 @@ def _milliseconds(value: str, unit: int) -> str:
 
 Synonyms = tuple[tuple[str, Callable[[str], str]], ...]
 
-_OTHER_NAME = {
+_BROKER_NAME = {
     "cleanup.policy": "log.cleanup.policy",
     "compression.gzip.level": "compression.gzip.level",
     "compression.lz4.level": "compression.lz4.level",
@@ -58,13 +58,17 @@ _OTHER_NAME = {
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
 
-_RETENTION: Synonyms = (("log.retention.ms", same), ("log.retention.minutes", minutes), ("log.retention.hours", hours))
-_ROLL: Synonyms = (("log.roll.ms", same), ("log.roll.hours", hours))
-_ROLL_JITTER: Synonyms = (("log.roll.jitter.ms", same), ("log.roll.jitter.hours", hours))
-_FLUSH: Synonyms = (("log.flush.interval.ms", same), ("log.flush.scheduler.interval.ms", same))
+_RETENTION: Synonyms = (
+    ("log.retention.ms", unchanged),
+    ("log.retention.minutes", minutes),
+    ("log.retention.hours", hours),
+)
+_ROLL: Synonyms = (("log.roll.ms", unchanged), ("log.roll.hours", hours))
+_ROLL_JITTER: Synonyms = (("log.roll.jitter.ms", unchanged), ("log.roll.jitter.hours", hours))
+_FLUSH: Synonyms = (("log.flush.interval.ms", unchanged), ("log.flush.scheduler.interval.ms", unchanged))
 
 TOPIC_SYNONYMS: dict[str, Synonyms] = {
-    **{topic: ((broker, same),) for topic, broker in _OTHER_NAME.items()},
+    **{topic: ((broker, unchanged),) for topic, broker in _BROKER_NAME.items()},
     "flush.ms": _FLUSH,
     "retention.ms": _RETENTION,
     "segment.jitter.ms": _ROLL_JITTER,
@@ -76,11 +80,13 @@ BROKER_SYNONYMS: dict[str, Synonyms] = {
     row[index][0]: row[index:] for row in (_RETENTION, _ROLL, _ROLL_JITTER, _FLUSH) for index in range(len(row))
 }
 
-_GROUP_OF_BROKER = (
+_GROUP_NAMES_WITH_BROKER_DEFAULT = (
     "consumer.assignment.interval.ms consumer.heartbeat.interval.ms consumer.session.timeout.ms "
     "share.assignment.interval.ms share.delivery.count.limit share.heartbeat.interval.ms "
     "share.partition.max.record.locks share.record.lock.duration.ms share.session.timeout.ms "
     "streams.assignment.interval.ms streams.heartbeat.interval.ms streams.initial.rebalance.delay.ms "
     "streams.num.standby.replicas streams.session.timeout.ms"
 )
-GROUP_SYNONYMS: dict[str, Synonyms] = {name: ((f"group.{name}", same),) for name in _GROUP_OF_BROKER.split()}
+GROUP_SYNONYMS: dict[str, Synonyms] = {
+    name: ((f"group.{name}", unchanged),) for name in _GROUP_NAMES_WITH_BROKER_DEFAULT.split()
+}

@@ -147,7 +147,7 @@ def nearest(kind: Resource, name: str, release: Release = Release.KAFKA_4_3) -> 
     return found[0] if found else None
 
 
-def changeable(name: str, release: Release = Release.KAFKA_4_3) -> Mode:
+def update_mode(name: str, release: Release = Release.KAFKA_4_3) -> Mode:
     """Return the update mode of a broker configuration. An unknown name belongs to a plug-in: it is cluster-wide."""
     if name.startswith("listener.name."):
         return Mode.PER_BROKER

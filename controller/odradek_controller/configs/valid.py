@@ -14,10 +14,12 @@ from .definition import Check, InvalidConfigError, Value
 
 def invalid(name: str, value: object, why: str | None = None) -> InvalidConfigError:
     """Return the error with the text of Kafka's ConfigException."""
-    return InvalidConfigError(f"Invalid value {shown(value)} for configuration {name}" + (f": {why}" if why else ""))
+    return InvalidConfigError(
+        f"Invalid value {java_text(value)} for configuration {name}" + (f": {why}" if why else "")
+    )
 
 
-def shown(value: object) -> str:
+def java_text(value: object) -> str:
     """Return the value as Java prints it."""
     if value is None:
         return "null"
@@ -77,7 +79,7 @@ def distinct(name: str, value: Value) -> None:
         raise InvalidConfigError(f"Configuration '{name}' values must not be duplicated.")
 
 
-def distinct_some(name: str, value: Value) -> None:
+def distinct_non_empty(name: str, value: Value) -> None:
     """Check that a list has no duplicates and at least one element."""
     if value == []:
         raise InvalidConfigError(f"Configuration '{name}' must not be empty. Valid values include: any non-empty value")
@@ -201,4 +203,4 @@ def metadata_version(name: str, value: Value) -> None:
     """Check for a release up to 4.0 or its metadata version, such as `3.9` or `3.9-IV0` (Kafka 3.9)."""
     match = re.fullmatch(_VERSION, value) if isinstance(value, str) else None
     if match is None or match[1] not in _KNOWN_RELEASES:
-        raise invalid(name, value, f"Version {shown(value)} is not a valid version")
+        raise invalid(name, value, f"Version {java_text(value)} is not a valid version")

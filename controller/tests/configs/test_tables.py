@@ -10,8 +10,8 @@ from odradek_controller.configs.definition import InvalidConfigError, Mode, Type
 from odradek_controller.configs.in_use import IN_USE
 from odradek_controller.configs.removed import why_removed
 from odradek_controller.configs.synonyms import GROUP_SYNONYMS, TOPIC_SYNONYMS
-from odradek_controller.configs.table import Release, Resource, changeable, definitions, nearest, parse, validate
-from odradek_controller.configs.valid import shown
+from odradek_controller.configs.table import Release, Resource, definitions, nearest, parse, update_mode, validate
+from odradek_controller.configs.valid import java_text
 
 FACTS = Path(__file__).parents[1] / "facts"
 RELEASES = {"3.9.1": Release.KAFKA_3_9, "4.3.0": Release.KAFKA_4_3}
@@ -70,7 +70,7 @@ def test_values_parse_or_are_refused_with_kafkas_message(version: str) -> None:
         for text, expected in answers.items():
             try:
                 value = parse(definition, text)
-                ours: Any = ",".join(value) if isinstance(value, list) else shown(value)
+                ours: Any = ",".join(value) if isinstance(value, list) else java_text(value)
                 if definition.type is Type.PASSWORD:
                     ours = expected  # Kafka prints a mask
             except InvalidConfigError as error:
@@ -101,6 +101,6 @@ def test_what_is_in_use_is_defined() -> None:
 
 
 def test_a_listeners_own_configuration_can_be_changed_per_broker() -> None:
-    assert changeable("listener.name.external.ssl.keystore.location") is Mode.PER_BROKER
-    assert changeable("node.id") is Mode.READ_ONLY
-    assert changeable("my.plugin.setting") is Mode.CLUSTER_WIDE
+    assert update_mode("listener.name.external.ssl.keystore.location") is Mode.PER_BROKER
+    assert update_mode("node.id") is Mode.READ_ONLY
+    assert update_mode("my.plugin.setting") is Mode.CLUSTER_WIDE
