@@ -30,7 +30,7 @@ def image_records(image: ClusterImage) -> Iterator[Message]:
     for broker in image.brokers.values():
         yield broker_record(broker)
     for topic in image.topics.values():
-        yield from _topic(topic, image.levels)
+        yield from _topic(topic)
     for resource, configs in image.configs.items():
         for name, value in configs.items():
             yield ConfigRecord(resource.type, resource.name, name, value)
@@ -78,7 +78,7 @@ def broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
     )
 
 
-def _topic(topic: TopicImage, levels: Levels) -> Iterator[Message]:
+def _topic(topic: TopicImage) -> Iterator[Message]:
     yield TopicRecord(topic.name, topic.id)
     for index, partition in enumerate(topic.partitions):
         yield PartitionRecord(

@@ -96,11 +96,11 @@ def _alter_all(
     records: list[Message] = []
     results = []
     for key, changes in wanted:
-        done = _REPEATED if times[key] > 1 else _alter(image, key, changes, context, replace=replace)
-        if isinstance(done, Refusal):
-            results.append(ResourceResult(done.error, done.message, key.type, key.name))
+        outcome = _REPEATED if times[key] > 1 else _alter(image, key, changes, context, replace=replace)
+        if isinstance(outcome, Refusal):
+            results.append(ResourceResult(outcome.error, outcome.message, key.type, key.name))
         else:
-            records += done
+            records += outcome
             results.append(ResourceResult(ErrorCode.NONE, None, key.type, key.name))
     return [*records, *clear_elr_records(image, records)], results
 

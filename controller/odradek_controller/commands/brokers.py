@@ -57,9 +57,9 @@ def register_broker(
     records: list[Message] = [record]
     clean = known is not None and request.previous_broker_epoch == known.epoch
     if not same and image.levels.eligible_leaders and not clean:
-        records += _leave(image, request.broker_id, context, after_unclean_shutdown=True)
+        records += _remove_from_partitions(image, request.broker_id, context, after_unclean_shutdown=True)
     elif known is not None and not known.fenced and not same:
-        records += _leave(image, request.broker_id, context)
+        records += _remove_from_partitions(image, request.broker_id, context)
     return records, BrokerRegistrationResponse(broker_epoch=context.next_offset)
 
 
@@ -151,7 +151,7 @@ def fence_broker(image: ClusterImage, broker_id: int, context: CommandContext) -
         return []
     return [
         BrokerRegistrationChangeRecord(broker_id, broker.epoch, 1),
-        *_leave(image, broker_id, context),
+        *_remove_from_partitions(image, broker_id, context),
     ]
 
 
@@ -170,7 +170,7 @@ def controlled_shutdown(image: ClusterImage, broker_id: int, context: CommandCon
                 index,
                 partition,
                 partition._replace(isr=others),
-                active=_but(image, broker_id),
+                active=_active_except(image, broker_id),
                 eligible_leaders=image.levels.eligible_leaders,
                 min_isr=policies.of(topic_id).min_isr,
                 bump_leader_epoch=image.levels.bumps_leader_epoch,
@@ -188,12 +188,12 @@ def unregister_broker(
         message = f"Broker ID {request.broker_id} is not currently registered"
         return [], UnregisterBrokerResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED, error_message=message)
     return [
-        *_leave(image, request.broker_id, context),
+        *_remove_from_partitions(image, request.broker_id, context),
         UnregisterBrokerRecord(request.broker_id, broker.epoch),
     ], UnregisterBrokerResponse()
 
 
-def _but(image: ClusterImage, broker_id: int) -> Callable[[int], bool]:
+def _active_except(image: ClusterImage, broker_id: int) -> Callable[[int], bool]:
     return lambda replica: replica != broker_id and image.is_active(replica)
 
 
@@ -213,7 +213,7 @@ class _Policies:
         return policy
 
 
-def _leave(
+def _remove_from_partitions(
     image: ClusterImage, broker_id: int, context: CommandContext, *, after_unclean_shutdown: bool = False
 ) -> Iterator[Message]:
     """Return the changes of the broker's partitions when the broker is no longer active."""

@@ -30,16 +30,18 @@ def create_partitions(
     for topic in request.topics:
         if times[topic.name] > 1:
             continue
-        done = _grow(image, topic, context)
-        if isinstance(done, Refusal):
-            results.append(CreatePartitionsTopicResult(topic.name, done.error, done.message))
+        outcome = _add_partitions(image, topic, context)
+        if isinstance(outcome, Refusal):
+            results.append(CreatePartitionsTopicResult(topic.name, outcome.error, outcome.message))
         else:
-            records += done
+            records += outcome
             results.append(CreatePartitionsTopicResult(topic.name))
     return ([] if request.validate_only else records), CreatePartitionsResponse(results=results)
 
 
-def _grow(image: ClusterImage, request: CreatePartitionsTopic, context: CommandContext) -> list[Message] | Refusal:
+def _add_partitions(
+    image: ClusterImage, request: CreatePartitionsTopic, context: CommandContext
+) -> list[Message] | Refusal:
     topic = image.topics.get(request.name)
     if topic is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -85,6 +87,6 @@ def _replicas(
             check_assignment(assignment.broker_ids, image.brokers, factor)
         return [assignment.broker_ids for assignment in request.assignments]
     except PlacementError as error:
-        by_hand = request.assignments is not None
-        code = ErrorCode.INVALID_REPLICA_ASSIGNMENT if by_hand else ErrorCode.INVALID_REPLICATION_FACTOR
+        manual = request.assignments is not None
+        code = ErrorCode.INVALID_REPLICA_ASSIGNMENT if manual else ErrorCode.INVALID_REPLICATION_FACTOR
         return Refusal(code, str(error))

@@ -12,7 +12,7 @@ from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopic
 from odradek_wire.messages.topic_record import TopicRecord
 from odradek_wire.uuid import Uuid, random_uuid
 
-from ..configs.effective import BrokerLayers
+from ..configs.effective import BrokerLayers, ConfigSource
 from ..configs.table import Resource, definitions
 from ..image import ClusterImage
 from ..placement import PlacementError, check_assignment, place
@@ -52,12 +52,12 @@ def create_topics(
         if times[topic.name] > 1:
             continue
         refusal = TOO_MANY if too_many else _check_names(image, topic.name)
-        done = refusal or _create(image, topic, context, layers, defaults)
-        if isinstance(done, Refusal):
-            (late if topic.name == METADATA_TOPIC else results).append(_refused(topic.name, done))
+        outcome = refusal or _create(image, topic, context, layers, defaults)
+        if isinstance(outcome, Refusal):
+            (late if topic.name == METADATA_TOPIC else results).append(_refused(topic.name, outcome))
             continue
-        records += done.records
-        results.append(_created(topic, done, layers, context.plain_topics))
+        records += outcome.records
+        results.append(_created(topic, outcome, layers, context.plain_topics))
     repeated = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     late += [_refused(name, repeated) for name, count in times.items() if count > 1]
     return ([] if request.validate_only else records), CreateTopicsResponse(topics=results + late)
@@ -177,7 +177,7 @@ def _created(
     configs = [
         CreatableTopicConfigs(entry.name, entry.value, False, entry.create_topics_source, False) for entry in entries
     ]
-    configs += [CreatableTopicConfigs(name, overrides[name], False, 1, False) for name in internal]
+    configs += [CreatableTopicConfigs(name, overrides[name], False, ConfigSource.TOPIC, False) for name in internal]
     return CreatableTopicResult(
         name=topic.name,
         topic_id=created.topic_id,

@@ -19,6 +19,7 @@ Wanted = tuple[str | None, Uuid]
 _UNKNOWN_NAME = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 _UNKNOWN_ID = Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
 _DISABLED = Refusal(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+_NAMED_TWICE = Refusal(ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied.")
 
 
 def request_for_all(image: ClusterImage) -> DeleteTopicsRequest:
@@ -45,17 +46,14 @@ def delete_topics(
             continue  # the entry with its name has the result
         refusal = _malformed(name, key, topic, names, ids)
         if refusal is not None:
-            both = refusal.message == _SAME and topic is not None
-            results.append(_refused(name, topic.id if both and topic is not None else key, refusal))
+            topic_id = topic.id if refusal is _NAMED_TWICE and topic is not None else key
+            results.append(_refused(name, topic_id, refusal))
         elif topic is None:
             results.append(_refused(name, key, _UNKNOWN_ID if name is None else _UNKNOWN_NAME))
         else:
             records.append(RemoveTopicRecord(topic.id))
             results.append(DeletableTopicResult(topic.name, topic.id))
     return records, DeleteTopicsResponse(responses=results)
-
-
-_SAME = "The provided topic name maps to an ID that was already supplied."
 
 
 def _malformed(
@@ -71,7 +69,7 @@ def _malformed(
     elif name is None and ids[key] > 1:
         message = "Duplicate topic id."
     elif name is not None and topic is not None and topic.id in ids:
-        message = _SAME
+        return _NAMED_TWICE
     return None if message is None else Refusal(ErrorCode.INVALID_REQUEST, message)
 
 

@@ -37,15 +37,15 @@ def elect_leaders(
     layers = context.layers(image)
     records: list[Message] = []
     response = ElectLeadersResponse()
-    for name, indexes in _asked(image, request):
+    for name, indexes in _requested_partitions(image, request):
         topic_result = ReplicaElectionResult(name)
         for index in indexes:
-            done = _elect(image, name, index, request.election_type, layers)
-            if isinstance(done, PartitionChangeRecord):
-                records.append(done)
+            outcome = _elect(image, name, index, request.election_type, layers)
+            if isinstance(outcome, PartitionChangeRecord):
+                records.append(outcome)
                 topic_result.partition_result.append(PartitionResult(index, ErrorCode.NONE, None))
-            elif done is not _NOT_NEEDED or request.topic_partitions is not None:
-                topic_result.partition_result.append(PartitionResult(index, done.error, done.message))
+            elif outcome is not _NOT_NEEDED or request.topic_partitions is not None:
+                topic_result.partition_result.append(PartitionResult(index, outcome.error, outcome.message))
         response.replica_election_results.append(topic_result)
     return records, response
 
@@ -62,7 +62,7 @@ def _unknown_type(request: ElectLeadersRequest) -> ElectLeadersResponse:
     )
 
 
-def _asked(image: ClusterImage, request: ElectLeadersRequest) -> Iterator[tuple[str, Iterable[int]]]:
+def _requested_partitions(image: ClusterImage, request: ElectLeadersRequest) -> Iterator[tuple[str, Iterable[int]]]:
     if request.topic_partitions is None:
         for name, topic in image.topics.items():
             yield name, range(len(topic.partitions))

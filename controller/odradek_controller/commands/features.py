@@ -25,7 +25,7 @@ def update_features(
     """Refuse the whole request if one update is refused, as Kafka does. An update to the current level is no change."""
     records: list[Message] = []
     for update in request.feature_updates:
-        why = _refuse(image, update, context)
+        why = _why_refused(image, update, context)
         if why is not None:
             message = (
                 "The update failed for all features since the following feature had an error: "
@@ -42,7 +42,7 @@ def update_features(
     return [] if request.validate_only else records, UpdateFeaturesResponse(error_message=None, results=results)
 
 
-def _refuse(
+def _why_refused(
     image: ClusterImage,
     update: UpdateFeaturesRequest.FeatureUpdateKey,
     context: CommandContext,

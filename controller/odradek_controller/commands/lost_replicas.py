@@ -20,7 +20,7 @@ from .policy import election_policy
 TopicIdPartition = tuple[Uuid, int]
 
 
-def replicas_reported(
+def apply_replica_report(
     image: ClusterImage,
     broker_id: int,
     lost: Collection[TopicIdPartition],
@@ -41,7 +41,7 @@ def replicas_reported(
         is_lost = (topic_id, index) in lost
         if is_lost == (partition.directory(broker_id) == LOST_DIRECTORY):
             continue
-        wanted = _on_disk(partition, broker_id, LOST_DIRECTORY if is_lost else UNASSIGNED_DIRECTORY)
+        wanted = _with_directory(partition, broker_id, LOST_DIRECTORY if is_lost else UNASSIGNED_DIRECTORY)
         if is_lost:
             others = tuple(replica for replica in partition.isr if replica != broker_id)
             wanted = wanted._replace(isr=others or partition.isr)
@@ -68,10 +68,10 @@ def forget_lost_replicas(image: ClusterImage, broker_id: int, context: CommandCo
         for index, partition in enumerate(topic.partitions)
         if partition.directories and partition.directory(broker_id) == LOST_DIRECTORY
     ]
-    return replicas_reported(image, broker_id, (), lost, context)
+    return apply_replica_report(image, broker_id, (), lost, context)
 
 
-def _on_disk(partition: PartitionRegistration, broker_id: int, directory: Uuid) -> PartitionRegistration:
+def _with_directory(partition: PartitionRegistration, broker_id: int, directory: Uuid) -> PartitionRegistration:
     known = partition.directories or (UNASSIGNED_DIRECTORY,) * len(partition.replicas)
     directories = tuple(
         directory if replica == broker_id else other for replica, other in zip(partition.replicas, known, strict=True)

@@ -46,11 +46,11 @@ def alter_reassignments(
         results = []
         for wanted in topic.partitions:
             index = wanted.partition_index
-            done = _reassign(image, topic.name, index, wanted.replicas, context, request, allow_unregistered)
-            if isinstance(done, Refusal):
-                results.append(ReassignablePartitionResponse(index, done.error, done.message))
+            outcome = _reassign(image, topic.name, index, wanted.replicas, context, request, allow_unregistered)
+            if isinstance(outcome, Refusal):
+                results.append(ReassignablePartitionResponse(index, outcome.error, outcome.message))
             else:
-                records += done
+                records += outcome
                 results.append(ReassignablePartitionResponse(index, ErrorCode.NONE, None))
         response.responses.append(AlterPartitionReassignmentsResponse.ReassignableTopicResponse(topic.name, results))
     return records, response

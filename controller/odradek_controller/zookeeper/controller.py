@@ -27,7 +27,7 @@ from odradek_wire.messages.update_features import UpdateFeaturesRequest, UpdateF
 from ..commands.brokers import controlled_shutdown
 from ..commands.delete_topics import delete_topics
 from ..commands.elect_leaders import balance, elect_leaders
-from ..commands.lost_replicas import TopicIdPartition, replicas_reported
+from ..commands.lost_replicas import TopicIdPartition, apply_replica_report
 from ..commands.reassign import alter_reassignments
 from ..controller import Controller
 from ..image import BrokerRegistration, ClusterImage
@@ -118,7 +118,7 @@ class ZooKeeperController(Controller):
         def decide(image: ClusterImage) -> tuple[list[Message], None]:
             if not _is_current(image, broker):
                 return [], None
-            return replicas_reported(image, broker.id, lost, served, self.context), None
+            return apply_replica_report(image, broker.id, lost, served, self.context), None
 
         await self._change(decide)
 

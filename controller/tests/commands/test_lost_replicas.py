@@ -9,7 +9,7 @@ from controller.tests.controller_kit import cluster, context, image_of, uuid_of
 
 from odradek_controller.commands.brokers import fence_broker
 from odradek_controller.commands.elect_leaders import balance
-from odradek_controller.commands.lost_replicas import forget_lost_replicas, replicas_reported
+from odradek_controller.commands.lost_replicas import apply_replica_report, forget_lost_replicas
 from odradek_controller.image import LOST_DIRECTORY, NO_LEADER, ClusterImage, PartitionRegistration
 from odradek_controller.zookeeper.load import zookeeper_levels
 from odradek_wire.messages.partition_record import PartitionRecord
@@ -31,7 +31,7 @@ def partition(image: ClusterImage) -> PartitionRegistration:
 
 
 def found(image: ClusterImage, broker: int, lost: Iterable[object] = (), served: Iterable[object] = ()) -> ClusterImage:
-    return image_of(replicas_reported(image, broker, set(lost), set(served), context()), image)  # type: ignore[arg-type]
+    return image_of(apply_replica_report(image, broker, set(lost), set(served), context()), image)  # type: ignore[arg-type]
 
 
 def test_a_lost_leader_leaves_the_isr_and_the_next_one_leads() -> None:
@@ -55,11 +55,11 @@ def test_the_last_isr_member_leads_again_when_it_is_served_again() -> None:
 
 def test_a_known_loss_and_an_unassigned_replica_change_nothing() -> None:
     image = with_partition([1, 2], [1, 2])
-    assert replicas_reported(image, 3, [PLACE], [], context()) == []
-    assert replicas_reported(image, 1, [], [PLACE], context()) == []
+    assert apply_replica_report(image, 3, [PLACE], [], context()) == []
+    assert apply_replica_report(image, 1, [], [PLACE], context()) == []
     lost = found(image, 1, lost=[PLACE])
-    assert replicas_reported(lost, 1, [PLACE], [], context()) == []
-    assert replicas_reported(lost, 1, [(uuid_of(7), 0)], [], context()) == []
+    assert apply_replica_report(lost, 1, [PLACE], [], context()) == []
+    assert apply_replica_report(lost, 1, [(uuid_of(7), 0)], [], context()) == []
 
 
 def test_a_lost_replica_is_never_elected() -> None:
