@@ -1,7 +1,7 @@
-"""`python -m bench.log`: what an append and a read cost in the log itself, without a network.
+"""`python -m bench.log`: the cost of an append and of a read in the log itself, without a network.
 
-The logs of the question what a place in 10 GB costs beside one in 100 MB are sparse files in which only the headers of
-64 KiB batches are written, with the indexes that belong to them.
+The comparison of an offset look-up in 10 GB with one in 100 MB uses sparse files that contain only the headers of
+64 KiB batches, with their indexes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 
 
 def write_sparse(directory: Path, size: int) -> int:
-    """The segments of `size` bytes, as a clean shutdown leaves them; where the log ends."""
+    """Write segments of `size` bytes, as a clean shutdown leaves them. Return the log end offset."""
     directory.mkdir(parents=True, exist_ok=True)
     offset = 0
     for start in range(0, size, SEGMENT):
@@ -72,8 +72,8 @@ def _locate(log: Log, offsets: list[int]) -> float:
 
 
 def random_places(path: Path) -> tuple[float, float]:
-    """Microseconds of processor time in 100 MB and in 10 GB, medians of alternating rounds: to find the place of an
-    offset that was never asked for before."""
+    """Return the microseconds of processor time to find the position of a new random offset in 100 MB and in 10 GB, as
+    medians of alternating rounds."""
     write_sparse(path / "small-0", SMALL)
     write_sparse(path / "large-0", LARGE)
     (path / ".kafka_cleanshutdown").touch()
@@ -99,7 +99,7 @@ def _batches(count: int, size: int, producer_id: int) -> list[bytearray]:
 
 
 def append(log: Log, count: int, size: int, *, producer_id: int = -1) -> float:
-    """Microseconds to append a batch of one record, `size` bytes in all."""
+    """Return the microseconds to append a batch of one record, `size` bytes in all."""
     batches = _batches(count, size, producer_id)
     begun = time.thread_time()
     for batch in batches:
@@ -108,7 +108,7 @@ def append(log: Log, count: int, size: int, *, producer_id: int = -1) -> float:
 
 
 def appends_and_reads(path: Path) -> dict[str, float]:
-    """Microseconds of processor time a call, so that a busy machine disturbs less."""
+    """Return the microseconds per call, of processor time, on which a busy machine has less influence."""
     directory = _open(path)
     logs = iter([directory.create_log("t", partition, None, LogConfig()) for partition in range(4)])
     plain = next(logs)

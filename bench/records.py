@@ -1,7 +1,7 @@
-"""What record data costs: `python bench/records.py` prints microseconds for the paths that a broker walks.
+"""The cost of record data: `python bench/records.py` prints microseconds for the work of a broker.
 
-With --others beside kafka-python's and aiokafka's record code where they do the same work. CPU time, the least of
-several runs: what other processes take does not count.
+With --others also that of kafka-python's and aiokafka's record code for the same work. The figures are CPU time, the
+minimum of several runs, so that other processes have little influence.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NOW = 1_795_246_704_249
 
 
 def microseconds(work: Callable[[], object], *, runs: int = 7, at_least: float = 0.05) -> float:
-    """The time of one call."""
+    """Return the time of one call."""
     calls = 1
     while True:
         started = time.process_time()
@@ -107,7 +107,7 @@ def contents() -> None:
 
 
 def decoders(data: memoryview) -> dict[str, Callable[[], object]]:
-    """Who decodes the records of a batch; aiokafka in C."""
+    """Return a function per library that decodes the records of a batch; aiokafka's is in C."""
     from aiokafka.record.default_records import DefaultRecordBatch as Aiokafka
     from kafka.record.default_records import DefaultRecordBatch as KafkaPython
 

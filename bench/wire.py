@@ -1,8 +1,8 @@
-"""What a message costs: `python bench/wire.py` decodes and encodes beside kafka-python's protocol package and kio.
+"""The cost of a message: `python bench/wire.py` compares our codec with kafka-python's protocol package and kio.
 
-The same bytes for all; in turn, so that a noisy machine is noisy for everybody; medians of CPU time. Targets: at least
-3 times as fast as kafka-python both ways, encoding at least 4 times as fast as kio, decoding within 3.5 times of kio's
-native reader; importing the codec within 60 ms.
+All libraries decode and encode the same bytes, in turn, so that a busy machine affects all of them; the figures are
+medians of CPU time. Targets: decode and encode at least 3 times as fast as kafka-python, encode at least 4 times as
+fast as kio, decode in at most 3.5 times the time of kio's native reader; import the codec within 60 ms.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def kio(message: Message, version: int) -> Theirs:
 
 
 def microseconds(work: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median CPU time of one call of each, run in turn."""
+    """Return the median CPU time of one call of each function; the functions run in turn."""
     calls = {}
     for name, call in work.items():
         call()
@@ -151,7 +151,7 @@ def microseconds(work: dict[str, Callable[[], object]], rounds: int) -> dict[str
 
 
 def import_milliseconds(rounds: int) -> float:
-    """Of odradek_wire and its codec, in a new interpreter that finds bytecode, as of an installed package."""
+    """Return the import time of odradek_wire and its codec in a new interpreter, with bytecode as after an install."""
     program = "import time; s = time.process_time(); import odradek_wire.codec; print((time.process_time() - s) * 1e3)"
     with tempfile.TemporaryDirectory() as cache:
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": cache}
@@ -164,7 +164,7 @@ def import_milliseconds(rounds: int) -> float:
 
 
 def compile_milliseconds(rounds: int) -> dict[str, float]:
-    """Reading the definition and making a decoder and an encoder, as at a broker's start."""
+    """Return the time to read a definition and compile a decoder and an encoder, as a broker's start does."""
     work: dict[str, Callable[[], object]] = {}
     for request, response, version in (
         (ApiVersionsRequest, ApiVersionsResponse, 3),
@@ -181,7 +181,7 @@ def compile_milliseconds(rounds: int) -> dict[str, float]:
 
 
 def compare(message: Message, version: int, rounds: int) -> dict[str, dict[str, float]]:
-    """Microseconds to decode and to encode one message, for us and for the other libraries."""
+    """Return the microseconds to decode and to encode one message, for us and for the other libraries."""
     cls = type(message)
     data = memoryview(encode(message, version))
     assert layout(cls).name == cls.__name__

@@ -1,4 +1,4 @@
-"""Clients that put load on a broker, each run as a process of its own: `run("bulk", …)`. They answer in JSON."""
+"""Clients that load a broker, each in its own process: `run("bulk", …)`. They print their figures as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TIMEOUT_S = 300
 
 
 def run(program: str, *arguments: object) -> dict[str, float]:
-    """The figures that one client prints at its end."""
+    """Run a client and return the figures that it prints."""
     command = [sys.executable, "-m", f"bench.load.{program}", *map(str, arguments)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=_TIMEOUT_S, check=True)
     figures: dict[str, float] = json.loads(done.stdout)

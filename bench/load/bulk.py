@@ -1,7 +1,7 @@
 """Bulk data through librdkafka: `python -m bench.load.bulk WORK HOST:PORT TOPIC --bytes N`.
 
-Records of 1 KiB over all partitions. The clock runs from the first record that is given or taken to the last that is
-acknowledged or taken: finding the broker is not what is measured.
+Records of 1 KiB over all partitions. The time begins after a first record of the connection, so that it leaves out the
+search for the broker, and ends when the last record is acknowledged or consumed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UNDER_WAY, _UNDER_WAY_MAX = "max.in.flight.requests.per.connection", 5
 
 
 def produce(broker: str, topic: str, size: int, settings: Mapping[str, Any] | None = None) -> dict[str, float]:
-    """acks=all, idempotence off as librdkafka's default is, batches up to 1 MB or 5 ms old."""
+    """Produce with acks=all, without idempotence (librdkafka's default), in batches up to 1 MB or 5 ms."""
     producer = Producer(
         {
             **(settings or {}),
@@ -58,7 +58,7 @@ def produce(broker: str, topic: str, size: int, settings: Mapping[str, Any] | No
 
 
 def produce_in_order(broker: str, topic: str, size: int) -> dict[str, float]:
-    """The same with as few requests under way as idempotence allows, without it."""
+    """Produce without idempotence, but with no more requests in flight than idempotence allows."""
     return produce(broker, topic, size, {_UNDER_WAY: _UNDER_WAY_MAX})
 
 
@@ -67,13 +67,13 @@ def produce_idempotently(broker: str, topic: str, size: int) -> dict[str, float]
 
 
 def consume(broker: str, topic: str, size: int) -> dict[str, float]:
-    """All partitions from their beginning, without a group's coordinator."""
+    """Consume all partitions from their beginning, without a group coordinator."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker,
             "group.id": "bench",
             "enable.auto.commit": False,
-            # Else a queue that was full for a moment is looked at again only after a second.
+            # By default librdkafka waits a second after its queue was full before it fetches again.
             "fetch.queue.backoff.ms": 2,
         }
     )

@@ -1,10 +1,11 @@
 """Many connections, one request in flight on each: `python -m bench.load.calls HOST:PORT TOPIC --connections N …`.
 
-Unbatched produces of one small record; with `--fetch` each is followed by the fetch of what it wrote. Without `--rate`
-every connection sends again as soon as it is answered; with it all of them together send so many requests a second, in
-even steps, and a request that is due late counts from when it was due. One thread on epoll over raw sockets, with
-finished bytes. Prints requests answered, seconds, p50 and p99 in milliseconds, errors, the least served connection, how
-much of a processor the client itself took and, with `--pid`, the server's processor time for each request.
+Each Produce request has one small record; with `--fetch` a Fetch of that record follows. Without `--rate` a connection
+sends its next request as soon as it has the response. With it, all connections together send this number of requests a
+second, in even steps, and the latency of a late request counts from the time at which it was due. One thread on epoll
+sends prepared bytes over raw sockets. Prints completed requests, seconds, p50 and p99 in milliseconds, errors, the
+smallest number of responses on a connection, the client's share of a processor and, with `--pid`, the server's
+processor time per request.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _RECEIVE_BYTES = 1 << 16
 
 
 class Caller:
-    """One connection: produce, and fetch what was written if that is asked for, again and again."""
+    """One connection: sends Produce, and with `fetch` a Fetch of the record after it, again and again."""
 
     def __init__(self, address: tuple[str, int], calls: Calls, *, fetch: bool) -> None:
         self.socket = socket.create_connection(address, timeout=30)
@@ -44,7 +45,7 @@ class Caller:
         self.socket.send(self.next)
 
     def receive(self) -> bool | None:
-        """None when the answer is not there whole; whether it was a good one otherwise."""
+        """Return None if the response is incomplete, else whether it has no error."""
         received = self.socket.recv(_RECEIVE_BYTES)
         if not received:
             raise ConnectionError("closed by the broker")
@@ -65,7 +66,7 @@ class Caller:
 
 
 class Load:
-    """All connections, for a while."""
+    """The load of all connections."""
 
     def __init__(self, callers: list[Caller], rate: float) -> None:
         self.by_descriptor = {caller.socket.fileno(): caller for caller in callers}
@@ -78,7 +79,7 @@ class Load:
             self._poll.register(descriptor, select.EPOLLIN)
 
     def run(self, seconds: float) -> float:
-        """Returns how long it took, answers to the last requests included."""
+        """Send requests for some seconds. Return the time up to the last response."""
         self.latencies, self.errors, waiting = [], 0, 0
         begun = time.perf_counter()
         end = begun + seconds
@@ -96,7 +97,7 @@ class Load:
                 waiting -= self._answered(descriptor, end)
 
     def _pause(self, now: float, end: float) -> float:
-        """How long nothing is due; epoll rounds up to whole milliseconds, so the last one is spent asking."""
+        """Return the time until a request is due, less a millisecond, because epoll rounds up to milliseconds."""
         if now >= end:
             return 10.0
         until = min(self._due[0][0], end) if self._due else end
@@ -107,7 +108,7 @@ class Load:
             caller.socket.close()
 
     def _answered(self, descriptor: int, end: float) -> int:
-        """1 if the connection now has nothing in flight."""
+        """Receive from a connection. Return 1 if it then has no request in flight, else 0."""
         caller = self.by_descriptor[descriptor]
         try:
             good = caller.receive()

@@ -1,4 +1,7 @@
-"""`Cluster()` to its first answered Metadata, again and again in one process: `python -m bench.load.clusters`."""
+"""The time from `Cluster()` to its first Metadata response, several times in one process.
+
+    python -m bench.load.clusters
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from odradek.client.client import parse_address
 
 
 def milliseconds(brokers: int) -> float:
-    """One cluster: made, started, asked."""
+    """Make and start one cluster. Return the time to its Metadata response."""
     begun = time.perf_counter()
     with Cluster(brokers=brokers) as cluster:
         wait_for_metadata(parse_address(cluster.bootstrap_servers.split(",")[0]), brokers=brokers)

@@ -1,7 +1,7 @@
-"""Requests as finished bytes, and where in an answer its error stands: so that a client costs little beside a broker.
+"""Requests as prepared bytes, and the position of the error in a response, so that the client needs little CPU time.
 
-Produce v7 and Fetch v11, the versions of many clients in the field, with headers and bodies of fixed lengths; both
-releases of Kafka that we compare with serve them.
+Produce v7 and Fetch v11, which many clients in use send, have headers and bodies of fixed lengths. Both releases of
+Kafka in the comparison support them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LENGTH_AND_CORRELATION = 8
 
 
 class Calls:
-    """A produce of one record to one partition, and the fetch of a record there."""
+    """The Produce request of one record to one partition, and the Fetch request of a record there."""
 
     def __init__(self, topic: str, partition: int, size: int) -> None:
         builder = BatchBuilder()
@@ -32,23 +32,24 @@ class Calls:
         fetch = FetchRequest(max_wait_ms=500, min_bytes=1, topics=[FetchRequest.FetchTopic(topic, partitions=[wanted])])
         self._fetch = framed(fetch, FETCH_VERSION)
         self._place = self._fetch.index(struct.pack(">q", _PLACE))
-        # Topics' count, name, partitions' count, partition index; a fetch's error, session and throttling come first.
+        # The topic count, topic name, partition count and partition index precede the partition's error; in Fetch, the
+        # throttle time, error and session id come before these.
         to_error = _LENGTH_AND_CORRELATION + 4 + 2 + len(topic) + 4 + 4
         self._produced = struct.Struct(">hq"), to_error
         self._fetched = struct.Struct(">hqqqi"), to_error + 10
 
     def fetch(self, offset: int) -> bytes:
-        """The request for the record at an offset."""
+        """Return the Fetch request for the record at an offset."""
         return b"".join((self._fetch[: self._place], struct.pack(">q", offset), self._fetch[self._place + 8 :]))
 
     def produced_at(self, answer: bytes) -> int:
-        """The offset that a produced record got, or less than 0 if it was refused."""
+        """Return the offset of the produced record, or -1 after an error."""
         form, position = self._produced
         error, offset = form.unpack_from(answer, position)
         return -1 if error else int(offset)
 
     def fetched(self, answer: bytes) -> bool:
-        """Did it bring records?"""
+        """Return whether the Fetch response has records and no error."""
         form, position = self._fetched
         error, _, _, _, aborted = form.unpack_from(answer, position)
         start = position + form.size + max(aborted, 0) * 16 + 4

@@ -1,8 +1,8 @@
 """Transactions of one librdkafka producer: `python -m bench.load.transactions produce|transform HOST:PORT TOPIC …`.
 
-`produce` writes a hundred records of 1 KiB in each; `transform` reads a hundred from a second topic, writes them to the
-first, and commits how far it has read with them. The clock runs from the end of the first transaction, which finds
-coordinators and leaders, to the end of the last.
+`produce` writes a hundred records of 1 KiB in each transaction; `transform` reads a hundred from a second topic, writes
+them to the first, and commits the consumer's offset in the transaction. The time runs from the end of the first
+transaction, which finds coordinators and leaders, to the end of the last.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FILL = 20_000
 
 
 class Transactions:
-    """Each is whole, or the run fails."""
+    """A transactional producer; a transaction that fails ends the run."""
 
     def __init__(self, broker: str, topic: str) -> None:
         self._topic = topic
@@ -35,7 +35,7 @@ class Transactions:
         self._producer.init_transactions(_SILENCE_S)
 
     def run(self, number: int, records: list[Record], beside: Callable[[Producer], None] = lambda _: None) -> None:
-        """Begin, write to the next partition, commit together with what `beside` adds."""
+        """Write records to the next partition in a transaction, with the additions of `beside`, and commit it."""
         producer = self._producer
         producer.begin_transaction()
         producer.produce_batch(self._topic, records, partition=number % PARTITIONS, on_delivery=self._delivered)
@@ -58,7 +58,7 @@ def produce(broker: str, topic: str, _source: str, count: int) -> dict[str, floa
 
 
 def transform(broker: str, topic: str, source: str, count: int) -> dict[str, float]:
-    """What is read is there before, so that nobody waits for it; partitions are assigned, so that nobody joins."""
+    """Read, write and commit. The source is filled before, so the consumer never waits; it does not join a group."""
     _fill(broker, source, (count + 1) * RECORDS)
     settings = {"bootstrap.servers": broker, "group.id": source, "isolation.level": "read_committed"}
     consumer = Consumer({**settings, "enable.auto.commit": False, "fetch.queue.backoff.ms": 2})

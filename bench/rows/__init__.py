@@ -1,4 +1,4 @@
-"""The rows of the table, in order: `measurements(session)` of each module runs the work and yields figures."""
+"""The rows of the table, in order: `measurements(session)` of each module runs the work and yields the figures."""
 
 from __future__ import annotations
 

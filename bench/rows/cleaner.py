@@ -1,5 +1,5 @@
-"""The log cleaner: how fast a pass is over records of 1 KiB, half of them superseded, and how long produces beside it
-wait."""
+"""The log cleaner: the speed of a pass over records of 1 KiB, half of them superseded, and the latency of Produce
+requests during a pass."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOG_S = 10.0
 
 
 def measurements(session: Session) -> Iterator[Measurement]:
-    """Nothing is cleaned but on demand: passes over several topics, one after the other, alone and beside produces."""
+    """Clean several topics on demand, one after the other, without other load and during Produce requests."""
     speeds: list[float] = []
     waits: dict[str, list[float]] = {"alone": [], "beside": []}
     with Cluster(process=True, config={"log.cleaner.backoff.ms": 1 << 40}) as cluster:
@@ -53,7 +53,7 @@ def measurements(session: Session) -> Iterator[Measurement]:
 
 
 def _fill(cluster: Cluster, names: list[str], session: Session) -> None:
-    """Each key twice on average, in no order."""
+    """Write records with random keys, each twice on average."""
     records = session.sized(_BYTES) // _RECORD_BYTES
     segment_bytes = max(session.sized(_SEGMENT_BYTES), _LEAST_SEGMENT_BYTES)
     config = {"cleanup.policy": "compact", "segment.bytes": segment_bytes, "min.cleanable.dirty.ratio": 0.01}
@@ -78,7 +78,7 @@ def _p99(cluster: Cluster, session: Session) -> float:
 
 
 def _speed(cluster: Cluster, name: str) -> float:
-    """Megabytes a second of the pass over a topic, as the broker's log tells, which comes by another way."""
+    """Return the megabytes per second of the pass over a topic from the broker's log, which may arrive later."""
     deadline = time.monotonic() + _LOG_S
     while time.monotonic() < deadline:
         for entry in cluster.logs:

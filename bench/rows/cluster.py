@@ -85,7 +85,7 @@ def _leaders(session: Session) -> Iterator[Measurement]:
         first = cluster.addresses[0]
         create_on(first, "led", count, [1, 0, 2])
         _wait(first, lambda known: _led(known, "led", 1) == count and _in_sync(known))
-        # Beside it: when the process has ended is another matter.
+        # In another thread: the measurement does not wait for the end of the process.
         stopping = Thread(target=cluster.stop, args=(1,))
         begun = time.perf_counter()
         stopping.start()
