@@ -76,7 +76,7 @@ IN_ANOTHER_WAY = """
 
 
 def page() -> str:
-    """The whole page, as Markdown."""
+    """Return the whole page as Markdown."""
     served = "".join(_row(APIS[key]) for key in sorted(TABLE))
     clients = [api for key, api in sorted(APIS.items()) if key not in TABLE and "broker" in _listeners(api)]
     not_served = NOT_SERVED + ", ".join(api.name for api in clients) + ".\n"

@@ -1,8 +1,8 @@
-"""Build what a release consists of into `dist/`, and check it: sdist, wheel, bill of materials, image.
+"""Build the parts of a release into `dist/`, and check them: sdist, wheel, bill of materials, image.
 
-The wheel is built from the sdist, so the sdist is complete. The wheel is installed into an environment of its own: the
-bill of materials (CycloneDX JSON) lists what is in it then, and its `odradek` has to start. The image is built where a
-container engine answers. Publishes nothing.
+The wheel is built from the sdist, so the sdist is complete. The wheel is installed into a new environment: the bill of
+materials (CycloneDX JSON) lists the packages of this environment, and its `odradek` command has to start. The image is
+built if a container engine runs. Publishes nothing.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ ENGINE_ANSWERS_WITHIN_S = 20
 
 
 class ReleaseError(Exception):
-    """A part of the release is not as it must be."""
+    """A part of the release fails its check."""
 
 
 def wrong_in_wheel(files: Iterable[str], packages: Iterable[str]) -> list[str]:
-    """What is wrong with the files of a wheel: other folders than its packages, test support, no licence."""
+    """Return the faults of a wheel's files: other folders than its packages, test support, a missing licence."""
     names = list(files)
     allowed = {PurePosixPath(package).name for package in packages}
     wrong = [f"{name} is only for tests" for name in names if TEST_SUPPORT.search(name)]
@@ -57,14 +57,14 @@ def wrong_in_wheel(files: Iterable[str], packages: Iterable[str]) -> list[str]:
 
 
 def wrong_in_sdist(files: Iterable[str]) -> list[str]:
-    """What is wrong with the files of an sdist, given without their first folder."""
+    """Return the faults of an sdist's files, which are given without their first folder."""
     names = set(files)
     wrong = [f"{name} is missing" for name in IN_SDIST if name not in names]
     return wrong + [f"{name} is not source" for name in sorted(names) if "__pycache__" in name or ".venv/" in name]
 
 
 def wrong_in_bill(bill: dict[str, Any], wanted: Iterable[str]) -> list[str]:
-    """What is wrong with a bill of materials: dependencies that it does not list, components without a version."""
+    """Return the faults of a bill of materials: missing dependencies, components without a version."""
     components = bill.get("components", [])
     listed = {_normalized(each["name"]) for each in components}
     wrong = [f"{name} is not in the bill of materials" for name in sorted(set(map(_normalized, wanted)) - listed)]
@@ -126,7 +126,7 @@ def _bill_of_materials(wheel: Path, project: dict[str, Any]) -> Path:
 
 
 def _image(version: str) -> str | None:
-    """The image's name; None where no engine answers."""
+    """Build the image and return its name, or None if no container engine runs."""
     if shutil.which("docker") is None:
         return None
     try:

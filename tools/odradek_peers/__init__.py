@@ -1,8 +1,8 @@
-"""Apache Kafka beside Odradek: its jars, its tools and its server, for tests and benchmarks; and Apache ZooKeeper.
+"""Apache Kafka for tests and benchmarks, its jars, tools and servers, and Apache ZooKeeper.
 
-Owns getting the jars (`jars`), running one of Kafka's Java tools (`tools`), running Kafka itself (`server`, `cluster`),
-running ZooKeeper (`zookeeper`) and clients of other ages that cannot live in the same environment (`old_clients`). Not
-part of the distribution, and depends on nothing of it: these are the witnesses.
+Downloads the jars (`jars`), runs Kafka's Java tools (`tools`), Kafka's servers (`server`, `cluster`), ZooKeeper
+(`zookeeper`), and old clients that need a separate environment (`old_clients`). Not part of the distribution, and
+independent of it, because the tests compare Odradek with these programs.
 """
 
 from odradek_peers.cluster import KafkaCluster

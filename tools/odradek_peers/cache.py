@@ -1,7 +1,6 @@
-"""One folder below ~/.cache/odradek/peers (or $ODRADEK_PEERS), filled once, by the first process.
+"""Folders below ~/.cache/odradek/peers (or $ODRADEK_PEERS), each filled once, by the first process that needs it.
 
-Owns the lock, the temporary folder and the rename that make filling it safe for several processes at once; leaves to
-the caller what goes in.
+A lock, a temporary folder and a rename make this safe for concurrent processes. The caller provides the content.
 """
 
 import fcntl
@@ -12,7 +11,7 @@ from pathlib import Path
 
 
 def peers_home() -> Path:
-    """Where peers live: $ODRADEK_PEERS, else odradek/peers in the user's cache folder."""
+    """Return the folder of the peers: $ODRADEK_PEERS, else odradek/peers in the user's cache folder."""
     chosen = os.environ.get("ODRADEK_PEERS")
     if chosen:
         return Path(chosen)
@@ -20,9 +19,9 @@ def peers_home() -> Path:
 
 
 def filled_once(name: str, fill: Callable[[Path], None]) -> Path:
-    """The folder `name`, complete: either it was there, or `fill` has just succeeded in an empty one.
+    """Return the folder `name`, and call `fill` on an empty folder first if it does not exist.
 
-    A folder that exists is complete, because it gets its name last. Other processes wait for the one that fills.
+    A folder that exists is complete, because it gets its name last. Other processes wait for the process that fills it.
     """
     home = peers_home()
     folder = home / name

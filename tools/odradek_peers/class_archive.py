@@ -1,7 +1,7 @@
-"""A class-data archive for Kafka's tools, which halves what a short-lived JVM costs: 0.6 instead of 1.25 CPU seconds.
+"""A class-data archive for Kafka's tools, which halves the cost of a short-lived JVM: 0.6 instead of 1.25 CPU seconds.
 
-Made once for each release, beside its jars, by a consumer that finds no broker. Without it, or where the JVM does not
-like it, everything works as before.
+Made once for each release, beside its jars, by a consumer that finds no broker. Without the archive, or if the JVM
+rejects it, the tools work as before.
 """
 
 import fcntl
@@ -10,11 +10,11 @@ from pathlib import Path
 
 _PATIENCE_MS = "1500"
 _QUIET = "-Xlog:disable"
-"""A JVM that rejects an archive says so on standard output, where tests read the tools' words."""
+"""Keep a JVM that rejects an archive from writing that to standard output, where tests read the tools' output."""
 
 
 def archive_options(libs: Path, options: tuple[str, ...]) -> list[str]:
-    """The JVM options that use the archive, which is made now if it is not there."""
+    """Return the JVM options that use the archive, and make it if it does not exist."""
     archive = libs.parent / "tools.jsa"
     if not archive.exists():
         with (libs.parent / ".tools.jsa.lock").open("w") as lock:

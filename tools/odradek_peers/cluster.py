@@ -1,6 +1,6 @@
-"""Apache Kafka as a cluster: several KRaft nodes on loopback, brokers that are controllers too, or only the first.
+"""A cluster of Apache Kafka: several KRaft nodes on loopback, all of them brokers and controllers, or only the first.
 
-Owns what makes them one cluster; a node by itself is `server`'s.
+Owns the configuration of the cluster; `server` runs a single node.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _INTERNAL_TOPICS = (
 
 
 class KafkaCluster:
-    """Nodes with the ids 0, 1, 2 …; each can be stopped, killed and started again. As a context manager they are up.
+    """Nodes with the ids 0, 1, 2 …; each can be stopped, killed and started again. A context manager runs them.
 
-    With `controllers=1` node 0 alone is the quorum: all others may be down at once, but not that one. The ports are
-    free ones and stay the same. Without `directory` the data lives in a temporary folder that goes away with `close`;
-    else each node has a folder in it.
+    With `controllers=1` node 0 alone is the quorum: all other nodes may be down together, but not node 0. The ports are
+    free ones and stay the same. Without `directory` the data is in a temporary folder, which `close` deletes; otherwise
+    each node has a folder in it.
     """
 
     def __init__(
@@ -71,16 +71,16 @@ class KafkaCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """All nodes, with a comma between them, as clients want it."""
+        """The addresses of all nodes, separated by commas."""
         return ",".join(node.bootstrap_servers for node in self.nodes)
 
     @property
     def pids(self) -> list[int]:
-        """The process ids of the nodes that run."""
+        """The process ids of the running nodes."""
         return [node.pid for node in self.nodes if node.pid is not None]
 
     def start(self, broker: int | None = None) -> Self:
-        """Start all nodes, or one; returns when every node that runs knows of all that run."""
+        """Start all nodes, or one, and wait until every running node knows all running nodes."""
         for node in self.nodes if broker is None else [self.nodes[broker]]:
             node.launch()
         for node in self.nodes:
@@ -89,23 +89,23 @@ class KafkaCluster:
         return self
 
     def stop(self, broker: int | None = None) -> None:
-        """End all, or one, in order."""
+        """Stop all nodes, or one, in order."""
         if broker is not None:
             self.nodes[broker].stop()
             return
-        # Together: a node that is left without a quorum cannot hand over what it leads, and waits in vain.
+        # Together: a node without a quorum cannot move its leaderships, and would wait until the timeout.
         for node in self.nodes:
             node.terminate()
         for node in self.nodes:
             node.stop()
 
     def kill(self, broker: int | None = None) -> None:
-        """kill -9."""
+        """Send SIGKILL."""
         for node in self.nodes if broker is None else [self.nodes[broker]]:
             node.kill()
 
     def close(self) -> None:
-        """End all, and remove the data if it was temporary."""
+        """Stop all nodes, and delete temporary data."""
         if self._temporary:
             self.kill()
             with contextlib.suppress(OSError):

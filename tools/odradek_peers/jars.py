@@ -1,6 +1,6 @@
 """Kafka's and ZooKeeper's jars, fetched by Maven into one folder for each release, and for each of its frameworks.
 
-Owns which artifacts make up a release with its server and tools. Where they come from is Maven's configuration.
+Owns the list of artifacts of a release with its server and tools. Maven's configuration names the repository.
 """
 
 import subprocess
@@ -14,7 +14,7 @@ KAFKA_4_3 = "4.3.0"
 KAFKA_4_0 = "4.0.0"
 KAFKA_3_9 = "3.9.1"
 KAFKA_1_1 = "1.1.1"
-"""The last one with the consumers that keep their groups in ZooKeeper; for its clients and tools, not as a server."""
+"""The last release with consumers that keep their groups in ZooKeeper; for its clients and tools, not as a server."""
 ZOOKEEPER = "3.8.4"
 """The release that Kafka 3.9 was built and shipped with."""
 
@@ -27,7 +27,7 @@ _LOG4J_2 = [
     ("org.apache.logging.log4j", "log4j-api", "2.25.3"),
 ]
 
-# The server and the tools; then what a release ships beside them without depending on it: the logging backend.
+# The server and the tools; then the logging backend, which a release ships without depending on it.
 _ARTIFACTS: dict[str, list[tuple[str, str, str]]] = {
     KAFKA_4_3: [
         ("org.apache.kafka", "kafka_2.13", KAFKA_4_3),
@@ -60,7 +60,7 @@ _CONNECT_ARTIFACTS = [
     *_LOG4J_2,
 ]
 
-# The server; then what it loads at its start although its artifact does not depend on it.
+# The server; then the artifacts that it loads at its start although it does not depend on them.
 _ZOOKEEPER_ARTIFACTS = [
     ("org.apache.zookeeper", "zookeeper", ZOOKEEPER),
     ("io.dropwizard.metrics", "metrics-core", "4.1.12.1"),
@@ -69,24 +69,25 @@ _ZOOKEEPER_ARTIFACTS = [
 
 
 def libs(version: str) -> Path:
-    """The folder with all jars of one release; the first call on a machine fetches them (about a minute)."""
+    """Return the folder with all jars of one release; the first call on a machine fetches them (about a minute)."""
     if version not in _ARTIFACTS:
         raise ValueError(f"Kafka {version} is not supported; supported releases: {', '.join(_ARTIFACTS)}")
     return _fetched(f"kafka-{version}", _ARTIFACTS[version])
 
 
 def streams_libs() -> Path:
-    """The folder with all jars of Kafka Streams 4.3, RocksDB's among them; the first call on a machine fetches them."""
+    """Return the folder with all jars of Kafka Streams 4.3, including RocksDB; the first call fetches them."""
     return _fetched(f"kafka-streams-{KAFKA_4_3}", _STREAMS_ARTIFACTS)
 
 
 def connect_libs() -> Path:
-    """The folder with all jars of Kafka Connect 4.3, file connectors and MirrorMaker 2; fetched by the first call."""
+    """Return the folder with all jars of Kafka Connect 4.3, file connectors and MirrorMaker 2; the first call fetches
+    them."""
     return _fetched(f"kafka-connect-{KAFKA_4_3}", _CONNECT_ARTIFACTS)
 
 
 def zookeeper_libs() -> Path:
-    """The folder with all jars of ZooKeeper's server; the first call on a machine fetches them."""
+    """Return the folder with all jars of ZooKeeper's server; the first call on a machine fetches them."""
     return _fetched(f"zookeeper-{ZOOKEEPER}", _ZOOKEEPER_ARTIFACTS)
 
 

@@ -23,13 +23,13 @@ log4j.appender.A.layout.ConversionPattern=[%d] %p %m (%c)%n
 
 
 def log_to_file(version: str, folder: Path) -> str:
-    """Write a configuration into `folder` that logs to server.log there; returns the JVM option that selects it."""
+    """Write a configuration into `folder` that logs to server.log there. Return the JVM option that selects it."""
     name = "fileName" if version.startswith("4.") else "File"
     return _write(version, folder, kind="File", setting=f"{name}={folder / 'server.log'}", level="INFO")
 
 
 def log_to_stderr(version: str, folder: Path) -> str:
-    """Write a configuration into `folder` that logs warnings to stderr; returns the JVM option that selects it."""
+    """Write a configuration into `folder` that logs warnings to stderr. Return the JVM option that selects it."""
     name, stderr = ("target", "SYSTEM_ERR") if version.startswith("4.") else ("Target", "System.err")
     return _write(version, folder, kind="Console", setting=f"{name}={stderr}", level="WARN")
 

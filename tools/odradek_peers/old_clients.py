@@ -1,6 +1,6 @@
-"""Clients of another age, each in a folder of its own because it shares a package name with the one we test with.
+"""Old releases of clients, each in its own folder, because the newer release has the same package name.
 
-A driver is run with that folder on PYTHONPATH.
+A driver runs with that folder on PYTHONPATH.
 """
 
 import shutil
@@ -14,14 +14,14 @@ _KAFKA_PYTHON_2_0_2 = ["kafka-python==2.0.2", "crc32c", "python-snappy", "lz4", 
 
 
 def kafka_python_2_0_2() -> Path:
-    """A folder for PYTHONPATH with kafka-python 2.0.2 and the libraries of its codecs."""
+    """Return a folder for PYTHONPATH with kafka-python 2.0.2 and the libraries of its codecs."""
     python = f"py{sys.version_info.major}{sys.version_info.minor}"
     return filled_once(f"kafka-python-2.0.2-six-{python}", _install_kafka_python)
 
 
 def _install_kafka_python(folder: Path) -> None:
     _install(_KAFKA_PYTHON_2_0_2, folder)
-    # Its own copy of six cannot be imported from by Python 3.12: that one looks for modules with find_spec only.
+    # Python 3.12 cannot import from the bundled copy of six, because that lacks find_spec.
     shutil.copy(folder / "six.py", folder / "kafka" / "vendor" / "six.py")
 
 

@@ -14,7 +14,7 @@ _LOWEST_PORT, _HIGHEST_PORT = 20_000, 32_000
 def dying_with_us() -> list[str]:
     """Return a command prefix that kills the command when this process ends, even by SIGKILL (Linux).
 
-    Strictly, when the thread is gone that started the command: none that ends earlier may start one.
+    The signal comes at the end of the thread that started the command, so this thread must not end earlier.
     """
     return ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
 
@@ -39,10 +39,9 @@ def log_tail(directory: Path, lines: int) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago; held together, so that they differ.
+    """Return different ports that were free a moment ago.
 
-    They lie below those that the system hands out to clients and for port 0: a test beside us must not be given one of
-    them while a JVM is still starting.
+    They are below the system's ephemeral ports, so that no other test gets one of them while a JVM is starting.
     """
     with contextlib.ExitStack() as held:
         ports: list[int] = []

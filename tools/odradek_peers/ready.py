@@ -14,7 +14,7 @@ class NotReady(Exception):
 
 
 def wait_until_ready(host: str, port: int, *, brokers: int = 1, timeout: float, alive: Callable[[], bool]) -> None:
-    """Return when ApiVersions and Metadata (with so many brokers) answer; NotReady at the end of the time."""
+    """Wait until the broker answers ApiVersions, and Metadata with `brokers` brokers. Raises NotReady."""
     deadline = time.monotonic() + timeout
     while not _answers(host, port, brokers):
         if not alive():

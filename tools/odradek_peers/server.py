@@ -1,7 +1,7 @@
-"""Apache Kafka itself: one node on loopback, in KRaft broker and controller in one process, or a broker over ZooKeeper.
+"""One node of Apache Kafka on loopback: a combined KRaft broker and controller, or a broker over ZooKeeper.
 
-Owns its configuration, formatting, start and end. Data stays in `directory`, so that a node can be stopped or killed
-and started again on what it wrote, or its directory given to somebody else.
+Owns its configuration, formatting, start and end. The data stays in `directory`, so that a node can be stopped or
+killed and started again on its data, or another broker can take over the directory.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from odradek_peers.ready import NotReady, wait_until_ready
 _START_SECONDS = 120.0
 _STOP_SECONDS = 30.0
 
-# One node serves as every internal topic's only replica; groups start without the three-second wait for company.
+# One node has the only replica of every internal topic; groups start without the three-second wait for more members.
 _DEFAULTS = {
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "4",
@@ -37,10 +37,10 @@ _DEFAULTS = {
 
 
 class ApacheKafka:
-    """A broker that can be started, stopped, killed and started again; as a context manager it is up inside.
+    """A broker that can be started, stopped, killed and started again; as a context manager it runs inside.
 
-    The port is a free one and stays the same. Without `directory` the data lives in a temporary
-    folder that goes away with `close`. With `zookeeper`, the connect string, it is a broker of the cluster there (3.9).
+    The port is a free one and stays the same. Without `directory` the data is in a temporary folder, which `close`
+    deletes. With `zookeeper`, the connect string, it is a broker of the cluster there (3.9).
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class ApacheKafka:
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port, as clients want it."""
+        """The broker's host:port."""
         return f"{LOOPBACK}:{self.port}"
 
     @property
     def data_directory(self) -> Path:
-        """log.dirs: meta.properties, the metadata log and the partitions."""
+        """The log directory: meta.properties, the metadata log and the partitions."""
         return self.directory / "data"
 
     @property
@@ -82,13 +82,13 @@ class ApacheKafka:
         return self._process.pid if self._process else None
 
     def start(self) -> Self:
-        """Start it (formatting an empty directory first) and return when it answers."""
+        """Start the broker (formatting an empty directory first) and wait until it answers."""
         self.launch()
         self.wait()
         return self
 
     def launch(self) -> None:
-        """Start it, formatting an empty directory first. Not from a thread that ends: the system would kill it then."""
+        """Start the broker, formatting an empty directory first. The system kills it when the calling thread ends."""
         assert self._process is None, "already started"
         self.directory.mkdir(parents=True, exist_ok=True)
         properties = self._write_properties()
@@ -106,7 +106,7 @@ class ApacheKafka:
             )
 
     def wait(self, brokers: int = 1) -> None:
-        """Return when it answers and knows of so many brokers."""
+        """Wait until the broker answers and knows `brokers` brokers."""
         process = self._process
         assert process is not None, "not started"
         try:
@@ -118,12 +118,12 @@ class ApacheKafka:
             raise NotReady(f"{failure}\n{self.log_tail()}") from failure
 
     def terminate(self) -> None:
-        """Tell it to end; `stop` waits for that."""
+        """Send SIGTERM; `stop` also waits for the end."""
         if self._process is not None:
             self._process.terminate()
 
     def stop(self) -> None:
-        """End it in order (SIGTERM, and SIGKILL when that takes too long)."""
+        """Stop the broker in order (SIGTERM, and SIGKILL after a timeout)."""
         if self._process is None:
             return
         self.terminate()
@@ -131,7 +131,7 @@ class ApacheKafka:
         self._process = None
 
     def kill(self) -> None:
-        """kill -9."""
+        """Send SIGKILL."""
         if self._process is None:
             return
         self._process.kill()
@@ -139,14 +139,14 @@ class ApacheKafka:
         self._process = None
 
     def close(self) -> None:
-        """Stop it, and remove the data if it was temporary."""
+        """Stop the broker, and delete temporary data."""
         self.stop()
         if self._temporary:
             with contextlib.suppress(OSError):
                 self._temporary.cleanup()
 
     def log_tail(self, lines: int = 40) -> str:
-        """The last lines of the server's log and of its standard output."""
+        """Return the last lines of the server's log and of its standard output."""
         return log_tail(self.directory, lines)
 
     def __enter__(self) -> Self:
@@ -193,5 +193,5 @@ class ApacheKafka:
 
 
 def new_cluster_id() -> str:
-    """As Kafka's StorageTool draws one."""
+    """Return a random cluster id in the format of Kafka's StorageTool."""
     return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

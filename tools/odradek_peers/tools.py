@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools, run from the jars as their shell scripts would.
+"""Kafka's command-line tools, run from the jars as their shell scripts would run them.
 
 Owns the mapping from a script's name (`kafka-topics`) to its class in each release, and the short-lived JVMs.
 """
@@ -15,7 +15,7 @@ from odradek_peers.class_archive import archive_options
 from odradek_peers.jars import KAFKA_4_3, libs
 from odradek_peers.logconf import log_to_stderr
 
-# Script -> class; a tuple where 3.9 still had it elsewhere: (4.x, 3.x).
+# The class of each script; a tuple (4.x, 3.x) if 3.9 has it in another package.
 _CLASSES: dict[str, str | tuple[str, str]] = {
     "kafka-broker-api-versions": (
         "org.apache.kafka.tools.BrokerApiVersionsCommand",
@@ -55,21 +55,21 @@ class ToolFailed(Exception):
 class JavaTools:
     """The tools of one Kafka release: `JavaTools("4.3.0").run("kafka-topics", "--list", …)`.
 
-    A class name with dots is taken as it is, for what has no script. `options` go to the JVM.
+    A name with dots is a class, for tools without a script. `options` are the JVM's.
     """
 
     version: str = KAFKA_4_3
     options: tuple[str, ...] = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
     def command(self, tool: str, *arguments: str) -> list[str]:
-        """The whole command line that runs a tool."""
+        """Return the whole command line of a tool."""
         jars = libs(self.version)
         logging = log_to_stderr(self.version, jars.parent)
         java = ["java", *self.options, *archive_options(jars, self.options), logging]
         return [*java, "-cp", f"{jars}/*", self._class(tool), *arguments]
 
     def run(self, tool: str, *arguments: str, stdin: str = "", timeout: float = _TOOL_SECONDS) -> str:
-        """Run a tool to its end and return its standard output; ToolFailed has its whole output."""
+        """Run a tool to its end and return its standard output. Raises ToolFailed with its whole output."""
         try:
             done = subprocess.run(
                 self.command(tool, *arguments),
@@ -87,7 +87,7 @@ class JavaTools:
         return done.stdout
 
     def start(self, tool: str, *arguments: str) -> "RunningTool":
-        """Start a tool that runs until it is told to end."""
+        """Start a tool that runs until the caller ends it."""
         return RunningTool(tool, self.command(tool, *arguments))
 
     def _class(self, tool: str) -> str:
@@ -101,7 +101,7 @@ class JavaTools:
 
 @dataclass
 class RunningTool:
-    """A tool in the background: its lines as they come, its input, its end. Ended on leaving the context."""
+    """A tool in the background: its output lines, its input and its end. The end of the context ends it."""
 
     name: str
     command: list[str]
@@ -128,14 +128,14 @@ class RunningTool:
             reader.start()
 
     def next_line(self, timeout: float = _TOOL_SECONDS) -> str:
-        """The next line of standard output, also kept in `lines`; ToolFailed when none comes."""
+        """Return the next line of standard output, and keep it in `lines`. Raises ToolFailed if none comes."""
         line = self.poll_line(timeout)
         if line is None:
             raise ToolFailed(f"{self.name} printed nothing more after {self.lines[-5:]}\n{self.errors()}")
         return line
 
     def poll_line(self, timeout: float) -> str | None:
-        """The next line if one comes in time; ToolFailed when the tool has ended."""
+        """Return the next line if one comes in time, else None. Raises ToolFailed if the tool has ended."""
         try:
             line = self._queue.get(timeout=timeout)
         except Empty:
@@ -146,13 +146,13 @@ class RunningTool:
         return line
 
     def write(self, text: str) -> None:
-        """Send text to its standard input."""
+        """Write text to the tool's standard input."""
         assert self._process.stdin is not None
         self._process.stdin.write(text)
         self._process.stdin.flush()
 
     def terminate(self, timeout: float = 30.0) -> int:
-        """SIGTERM, then wait; the rest of its output is in `lines` afterwards. Returns its exit code."""
+        """Send SIGTERM and wait; the rest of the output is in `lines` afterwards. Return the exit code."""
         self._process.terminate()
         return self._ended(timeout)
 
@@ -162,7 +162,7 @@ class RunningTool:
         self._ended(10.0)
 
     def errors(self) -> str:
-        """Return its standard error so far."""
+        """Return the tool's standard error so far."""
         return "\n".join(self._errors[-60:])
 
     def __enter__(self) -> Self:
@@ -201,5 +201,5 @@ class RunningTool:
 
 
 def dump_log(tools: JavaTools, *files: Path, options: tuple[str, ...] = ()) -> str:
-    """DumpLogSegments over log, index, snapshot or metadata files."""
+    """Return the output of DumpLogSegments for log, index, snapshot or metadata files."""
     return tools.run("kafka-dump-log", "--files", ",".join(map(str, files)), *options)

@@ -1,7 +1,7 @@
-"""Apache ZooKeeper itself: one standalone server, on loopback unless another address is named.
+"""One standalone server of Apache ZooKeeper, on loopback unless another address is named.
 
-Owns its configuration, start, interruption and end. Data stays in `directory`, so that a server can be killed and
-started again on what it wrote.
+Owns its configuration, start, interruption and end. The data stays in `directory`, so that a server can be killed and
+started again on its data.
 """
 
 import contextlib
@@ -37,12 +37,12 @@ _LOGBACK = """\
 
 
 class ZooKeeperServer:
-    """A server that can be started, stopped, killed, paused and started again; as a context manager it is up inside.
+    """A server that can be started, stopped, killed, paused and started again; as a context manager it runs inside.
 
-    The port is a free one and stays the same. Without `directory` the data lives in a temporary folder that goes away
-    with `close`. Sessions may ask for timeouts from 2 ticks to a minute; one expires up to a tick late. `prefix` begins
-    its command: what runs it elsewhere than this process, for example in another network namespace. Unless `forced`,
-    what it writes is safe from its own death, not from the machine's.
+    The port is a free one and stays the same. Without `directory` the data is in a temporary folder, which `close`
+    deletes. Session timeouts are from 2 ticks to a minute; a session expires up to a tick late. `prefix` begins the
+    command, for example to run the server in another network namespace. Unless `forced`, the server does not sync its
+    writes, which then survive its own death but not the machine's.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ZooKeeperServer:
 
     @property
     def connect_string(self) -> str:
-        """host:port, as zookeeper.connect wants it; a chroot may follow."""
+        """The server's host:port; for zookeeper.connect a chroot may follow."""
         return f"{self._host}:{self.port}"
 
     @property
@@ -74,7 +74,7 @@ class ZooKeeperServer:
         return self._process.pid if self._process else None
 
     def start(self) -> Self:
-        """Start it and return when it serves."""
+        """Start the server and wait until it serves requests."""
         assert self._process is None, "already started"
         self.directory.mkdir(parents=True, exist_ok=True)
         settings, logging = self._write_settings()
@@ -98,7 +98,7 @@ class ZooKeeperServer:
         return self
 
     def stop(self) -> None:
-        """End it in order (SIGTERM, and SIGKILL when that takes too long)."""
+        """Stop the server in order (SIGTERM, and SIGKILL after a timeout)."""
         if self._process is None:
             return
         self.resume()
@@ -107,7 +107,7 @@ class ZooKeeperServer:
         self._process = None
 
     def kill(self) -> None:
-        """kill -9."""
+        """Send SIGKILL."""
         if self._process is None:
             return
         self._process.kill()
@@ -115,24 +115,24 @@ class ZooKeeperServer:
         self._process = None
 
     def pause(self) -> None:
-        """kill -STOP: connections stay, nothing is answered, no session expires."""
+        """Send SIGSTOP: connections stay, but the server answers nothing and expires no session."""
         assert self._process is not None, "not started"
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """kill -CONT; harmless when it was not paused. Sessions whose time has passed meanwhile expire soon."""
+        """Send SIGCONT, also if the server is not paused. Sessions that have timed out meanwhile expire soon."""
         assert self._process is not None, "not started"
         self._process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
-        """Stop it, and remove the data if it was temporary."""
+        """Stop the server, and delete temporary data."""
         self.stop()
         if self._temporary:
             with contextlib.suppress(OSError):
                 self._temporary.cleanup()
 
     def log_tail(self, lines: int = 40) -> str:
-        """The last lines of the server's log and of its standard output."""
+        """Return the last lines of the server's log and of its standard output."""
         return log_tail(self.directory, lines)
 
     def __enter__(self) -> Self:
@@ -171,7 +171,7 @@ class ZooKeeperServer:
 
     def _serves(self) -> bool:
         try:
-            # Who asks before it is ready may never be answered: ask again soon.
+            # The server may never answer a request that arrives before it is ready: repeat it soon.
             with socket.create_connection((self._host, self.port), timeout=0.5) as connection:
                 connection.sendall(b"srvr")
                 answer = b""
