@@ -1,7 +1,4 @@
-"""The time from `Cluster()` to its first Metadata response, several times in one process.
-
-    python -m bench.load.clusters
-"""
+"""The time from `Cluster()` to its first Metadata response, in one process: `python -m bench.load.clusters`."""
 
 from __future__ import annotations
 
