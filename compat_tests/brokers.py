@@ -1,6 +1,6 @@
 """The broker under test behind one interface: Odradek (default) or Apache Kafka, chosen with `--broker`.
 
-Owns how each is started for these tests. Both take Kafka's configuration names.
+Owns the start of each kind for these tests. Both take Kafka's configuration names.
 """
 
 from collections.abc import Mapping
@@ -34,10 +34,10 @@ class Broker(Protocol):
 
 
 def new_broker(name: str, config: Mapping[str, str]) -> Broker:
-    """A broker of the given kind, not yet started; `kafka-4.3.0` and `kafka-3.9.1` are Apache Kafka."""
+    """Return a new broker of the given kind, not started; `kafka-4.3.0` and `kafka-3.9.1` are Apache Kafka."""
     settings = {**COMMON_CONFIG, **config}
     if name == "odradek":
-        # Imported late: Kafka alone can be tested where Odradek does not work.
+        # Imported late, so that the tests run with Kafka even if Odradek's import fails.
         from compat_tests.odradek_broker import OdradekBroker
 
         return OdradekBroker(settings)

@@ -1,4 +1,4 @@
-"""The broker under test (`--broker odradek`, `kafka-4.3.0` or `kafka-3.9.1`) and what every test needs of it."""
+"""The broker under test (`--broker odradek`, `kafka-4.3.0` or `kafka-3.9.1`) and the fixtures of all tests."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Clients and members go by their names; the hook is called for everybody's parameters."""
+    """Return the name of a client or member as its test id; pytest calls the hook for all parameters."""
     if isinstance(val, type) or not type(val).__module__.startswith("compat_tests."):
         return None
     name = getattr(val, "name", None)
@@ -33,7 +33,7 @@ def broker_name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def broker(broker_name: str) -> Iterator[Broker]:
-    """The broker that tests share; they use topics and groups of their own and leave it running."""
+    """The broker that tests share; each test uses its own topics and groups and leaves the broker running."""
     shared = new_broker(broker_name, {})
     try:
         shared.start()
@@ -50,7 +50,7 @@ def servers(broker: Broker) -> str:
 
 @pytest.fixture
 def make_broker(broker_name: str) -> Iterator[Callable[[Mapping[str, str]], Broker]]:
-    """Brokers of the test's own, to stop and kill; the argument is configuration."""
+    """A function that starts a new broker, which the test may stop and kill; the argument is its configuration."""
     made: list[Broker] = []
 
     def make(config: Mapping[str, str]) -> Broker:
@@ -79,7 +79,7 @@ def create_topic(servers: str, name: str, *, partitions: int = 1, config: Mappin
 
 @pytest.fixture
 def make_topic(servers: str, request: pytest.FixtureRequest) -> Callable[..., str]:
-    """Creates topics on the shared broker, named after the test."""
+    """A function that creates topics on the shared broker, named after the test."""
 
     def make(*, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
         label = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name)[:120].strip("-")

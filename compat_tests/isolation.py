@@ -6,7 +6,7 @@ COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 
 
 def values(servers: str, topic: str, isolation: str, partition: int = 0) -> list[bytes]:
-    """Everything that there is to read now."""
+    """Return all values that the partition has now."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,

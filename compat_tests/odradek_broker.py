@@ -1,4 +1,4 @@
-"""Odradek as the broker under test: in a process of its own, started with `odradek.Cluster`."""
+"""Odradek as the broker under test, in its own process, started with `odradek.Cluster`."""
 
 from collections.abc import Mapping
 
@@ -6,28 +6,28 @@ from odradek import Cluster
 
 
 class OdradekBroker:
-    """`Cluster(process=True)`, with the settings that all brokers of these tests get."""
+    """`Cluster(process=True)` with the common settings of these tests."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
         self.cluster = Cluster(process=True, config={"node.id": "1", **config})
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port, as clients want it."""
+        """The broker's host:port."""
         return self.cluster.bootstrap_servers
 
     def start(self) -> None:
-        """Start it, the first time or on the data that is there."""
+        """Start the broker, without data or on its old data."""
         self.cluster.start()
 
     def stop(self) -> None:
-        """End it in order; data stays."""
+        """Stop the broker in order; the data stays."""
         self.cluster.stop()
 
     def kill(self) -> None:
-        """kill -9; data stays."""
+        """Send SIGKILL; the data stays."""
         self.cluster.kill()
 
     def close(self) -> None:
-        """Stop it and forget its data."""
+        """Stop the broker and delete its data."""
         self.cluster.close()

@@ -1,4 +1,4 @@
-"""`odradek up` in a process of its own, which ends with the tests."""
+"""`odradek up` in its own process, which ends with the tests."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def up(
     program: tuple[str, ...] | None = None,
     may_end: bool = False,
 ) -> tuple[subprocess.Popen[str], str]:
-    """The process and the address that it has printed: it listens there. What it logs is appended to `log`; `prefix`
-    begins its command, `program` takes the place of `odradek up` in it. No address if it `may_end` before and did."""
+    """Start the process and return it with the address that it prints when it listens. Its log is appended to `log`;
+    `prefix` begins the command, and `program` replaces `odradek up`. With `may_end` the process may end before it
+    listens; the address is then empty."""
     with log.open("ab") as output:
         process = subprocess.Popen(
             [

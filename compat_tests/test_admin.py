@@ -31,18 +31,18 @@ from compat_tests.clients import LIBRARIES, Message
 
 @pytest.fixture
 def admin(servers: str) -> AdminClient:
-    """librdkafka's administrator."""
+    """librdkafka's admin client."""
     return AdminClient({"bootstrap.servers": servers})
 
 
 def _done(futures: dict[Any, Any]) -> Any:
-    """The one result of a call for one thing."""
+    """Return the result of a call for one resource."""
     ((_, future),) = futures.items()
     return future.result(30)
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    """Apache Kafka's brokers hear of a change a moment after it is made."""
+    """Wait for a condition: Apache Kafka's brokers learn of a change a moment after the response."""
     deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline

@@ -16,11 +16,11 @@ _VALUES = [b"one", b"two", b"three", b"four", b"five", b"six"]
 _SECONDS = 30.0
 _UNSTABLE_OFFSET_COMMIT = 88
 _NOT_YET = (14, 15, 16)
-"""Coordinators that are not there, or not ready."""
+"""Error codes of a coordinator that is not available or not ready."""
 
 
 def _offset(servers: str, group: str, topic: str, *, stable: bool = True) -> tuple[int, int]:
-    """The group's offset in partition 0, and the error in its place."""
+    """Return the group's offset in partition 0, and the partition's error."""
     asked = {"group_id": group, "topics": [{"name": topic, "partition_indexes": [0]}]}
     peer = Peer("ours", servers)
     try:
@@ -34,7 +34,7 @@ def _offset(servers: str, group: str, topic: str, *, stable: bool = True) -> tup
 
 
 def _settled_offset(servers: str, group: str, topic: str) -> int:
-    """The same once no transaction is open: a client hears that its own has ended before markers are everywhere."""
+    """Return the group's offset once no transaction is pending: EndTxn responds before all markers are written."""
     while True:
         offset, error = _offset(servers, group, topic)
         if error != _UNSTABLE_OFFSET_COMMIT:
@@ -43,7 +43,7 @@ def _settled_offset(servers: str, group: str, topic: str) -> int:
 
 
 def _committed(servers: str, topic: str, count: int) -> list[bytes]:
-    """The first values that are not of aborted transactions."""
+    """Return the first values that are not part of aborted transactions."""
     settings = {"bootstrap.servers": servers, "group.id": "reader", "isolation.level": "read_committed"}
     consumer = Consumer({**settings, "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])

@@ -1,6 +1,6 @@
 """A producer's delivery guarantee when acknowledgements are lost, which Odradek's faults simulate.
 
-Only for Odradek, because Apache Kafka cannot be told to lose an answer.
+Only for Odradek, because Apache Kafka cannot simulate the loss of a response.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def topic(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def _send(cluster: Cluster, topic: str, **config: object) -> list[KafkaError | None]:
-    """Send _MESSAGES, one request each. Return the outcome of each for its sender."""
+    """Send _MESSAGES, one request each. Return the outcome of each, as the producer sees it."""
     outcomes: list[KafkaError | None] = []
     settings: dict[str, object] = {
         "bootstrap.servers": cluster.bootstrap_servers,
@@ -51,7 +51,7 @@ def _send(cluster: Cluster, topic: str, **config: object) -> list[KafkaError | N
 
 
 def _read(cluster: Cluster, topic: str) -> list[bytes | None]:
-    """Everything in the partition."""
+    """Return all values in the partition."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "unused"})
@@ -103,8 +103,8 @@ def test_an_idempotent_producer_writes_everything_once_and_in_order(
 ) -> None:
     getattr(cluster.faults, how)("Produce", when=when, times=3)
 
-    # One request at a time where an answer is dropped: to lose one in the middle of a connection's stream and go on
-    # with the next is more than TCP does to a client, and librdkafka gives up.
+    # One request in flight with dropped responses: TCP never loses a response in the middle of a stream, and librdkafka
+    # fails if the next one arrives without it.
     outcomes = _send(cluster, topic, **{"enable.idempotence": True, "max.in.flight": 1 if how == "drop" else 5})
 
     assert outcomes == [None] * len(_MESSAGES)

@@ -16,7 +16,7 @@ _COMPLAINTS = ("Exception", "ERROR", "Found timestamp mismatch", "Index is corru
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory, broker_name: str) -> Path:
-    """A data directory with segments, indexes, groups, producers, a restart and a kill behind it."""
+    """A data directory with segments, indexes, groups and producers, after a restart and a kill."""
     if broker_name != "odradek":
         pytest.skip("about Odradek's files")
     directory = tmp_path_factory.mktemp("data")

@@ -17,7 +17,7 @@ _SECONDS = 90.0
 
 
 class _Load:
-    """A producer that writes to all partitions in turn until it is told to stop."""
+    """A producer that writes to all partitions in turn until the test stops it."""
 
     def __init__(self, servers: str, topic: str) -> None:
         self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
@@ -28,7 +28,7 @@ class _Load:
         self._thread.start()
 
     def stop(self) -> set[tuple[int, int]]:
-        """Stop; returns partition and offset of everything that was acknowledged."""
+        """Stop the producer. Return partition and offset of every acknowledged record."""
         self._stopped.set()
         self._thread.join()
         return self._written[0]
@@ -39,7 +39,7 @@ class _Load:
             self._written[0].add((message.partition(), message.offset()))
 
         number = 0
-        # 100 records every 20 ms: the wait is the pace of the load, not a wait for anything.
+        # 100 records every 20 ms: the wait sets the rate of the load.
         while not self._stopped.wait(0.02):
             for _ in range(100):
                 number += 1
@@ -52,7 +52,7 @@ class _Load:
 
 @pytest.fixture
 def start_member(make_topic: Callable[..., str]) -> Iterator[Callable[..., RunningMember]]:
-    """Starts members, and ends those that the test leaves running."""
+    """A function that starts members; the fixture ends those that the test leaves running."""
     with contextlib.ExitStack() as running:
 
         def start(kind: Member, servers: str, group: str, topic: str) -> RunningMember:
@@ -64,7 +64,7 @@ def start_member(make_topic: Callable[..., str]) -> Iterator[Callable[..., Runni
 
 
 def _await(members: list[RunningMember], condition: Callable[[], bool]) -> None:
-    """Take reports from the members in turn until the condition holds."""
+    """Read reports from the members in turn until the condition holds."""
     deadline = time.monotonic() + _SECONDS
     while not condition():
         assert time.monotonic() < deadline, [(member.process.name, member.assigned) for member in members]
@@ -73,7 +73,7 @@ def _await(members: list[RunningMember], condition: Callable[[], bool]) -> None:
 
 
 def _shared_out(*members: RunningMember) -> bool:
-    """Everyone has something, and together they have everything, each partition once."""
+    """Return whether every member has a partition, and all partitions have exactly one owner."""
     parts = [member.assigned for member in members]
     return all(parts) and sorted(each for part in parts for each in part) == list(range(_PARTITIONS))
 

@@ -79,7 +79,7 @@ def test_aiokafka_seeks_to_and_fro(topic: str, servers: str) -> None:
 def test_a_group_goes_on_where_it_had_stopped(client: Client, topic: str, servers: str) -> None:
     LIBRARIES[0].produce(servers, topic, _MESSAGES)
     if client.name in ("kcat", "java-console-4.3.0", "java-console-3.9.1"):
-        # These commit what they have fetched when they end, and offer no finer choice.
+        # These clients always commit everything that they have fetched when they end.
         first = client.consume_as_group(servers, topic, 10, group=topic)
         LIBRARIES[0].produce(servers, topic, [Message(b"more")])
         assert [record.offset for record in first] == list(range(10))

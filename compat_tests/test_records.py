@@ -45,7 +45,7 @@ def _shapes(abilities: Abilities) -> list[Message]:
 
 @dataclass
 class _Written:
-    """A topic into which all clients wrote, and what they wrote: who and with which codec, and the message."""
+    """A topic with records of all clients, and the messages, each with the names of its client and codec."""
 
     topic: str
     messages: list[tuple[str, Message]]
@@ -56,7 +56,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="module")
 def written(servers: str) -> _Written:
-    """Every client has written all the shapes that it can express, with every codec that it knows."""
+    """Write all record shapes that each client supports, with every codec that it supports."""
     # xdist may run tests of other modules in between, and this fixture then runs once more on the same servers.
     topic = create_topic(servers, f"all-shapes-{next(_numbers)}")
     messages: list[tuple[str, Message]] = []
@@ -114,7 +114,7 @@ def test_a_message_of_ten_megabytes_passes(client: Client, make_topic: Callable[
     before, seen, after = (record.content for record in client.consume(servers, topic, 3))
     assert (before.value, after.value) == (b"before", b"after")
     assert seen.key == b"big"
-    # Compared by hand: a report that shows ten megabytes helps nobody.
+    # Without pytest's comparison, which would print ten megabytes.
     assert seen.value is not None
     assert big.value is not None
     assert len(seen.value) == len(big.value)

@@ -42,7 +42,7 @@ def test_a_verifiable_producer_is_acknowledged_again_after_a_reset(cluster: Clus
     ) as producer:
         _next(producer.next_line, "producer_send_success")
         cluster.reset()
-        # What was sent from now on begins a log of its own: offsets start again.
+        # Records that are sent from now on begin a new log: offsets start at 0 again.
         while _next(producer.next_line, "producer_send_success")["offset"] > 100:
             pass
 

@@ -15,7 +15,8 @@ from compat_tests.clients.kafka_python import KafkaPython
 _DAY = 86_400_000
 _START = 1_600_000_000_000
 
-# A timestamp that goes back, and two that are equal: the first record that is late enough counts, not the nearest.
+# One timestamp goes back, and two are equal: the look-up finds the first record at or after the timestamp, not the
+# nearest.
 _TIMES = (_START, _START + 10, _START + 5, _START + 10, _START + 2 * _DAY)
 _ASKED = (0, _START, _START + 6, _START + 10, _START + 11, _START + 2 * _DAY, _START + 3 * _DAY)
 _FOUND = (0, 0, 1, 1, 4, 4, None)
@@ -52,7 +53,7 @@ def test_a_topic_of_log_append_time_has_the_brokers_time(
 
 @pytest.fixture
 def timed_topic(topic: str, servers: str) -> str:
-    """A topic with one record for each of _TIMES, each in a batch of its own."""
+    """A topic with one record for each of _TIMES, each in its own batch."""
     for each in _TIMES:
         LIBRARIES[0].produce(servers, topic, [Message(b"v", timestamp_ms=each)])
     return topic
@@ -65,7 +66,7 @@ def test_librdkafka_finds_offsets_by_time(timed_topic: str, servers: str) -> Non
     ]
     consumer.close()
 
-    # librdkafka answers "end" where there is no such record.
+    # librdkafka returns "end" if there is no such record.
     assert found == [-1 if each is None else each for each in _FOUND]
 
 

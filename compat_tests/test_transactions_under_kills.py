@@ -1,5 +1,5 @@
-"""Transactions over two topics while brokers are killed and stopped: both topics agree, whoever coordinated and whoever
-led. What was said to be committed is there once, what was said to be aborted is not."""
+"""Transactions over two topics while coordinators and leaders are killed and stopped: both topics agree. Each committed
+record is there once, and no aborted one is."""
 
 import random
 import time
@@ -42,7 +42,7 @@ class Party:
         self.committed: set[bytes] = set()
         self.aborted: set[bytes] = set()
         self.unknown: set[bytes] = set()
-        """Its producer was given up before it knew."""
+        """Transactions of unknown outcome: the producer failed before the response."""
 
     def run(self, over: Event) -> None:
         producer, number = self.begin_anew(), 0
@@ -60,7 +60,7 @@ class Party:
                     producer = self.begin_anew()
 
     def begin_anew(self) -> Producer:
-        """Open a new producer; an open transaction is aborted when this returns."""
+        """Open a new producer, which aborts an open transaction."""
         settings = {"bootstrap.servers": self._servers, "transactional.id": self._id, "linger.ms": 0, "log_level": 0}
         producer = Producer(settings)
         deadline = time.monotonic() + PATIENCE_S

@@ -1,1 +1,1 @@
-"""Several brokers that replicate: Kafka's tools and its own answers against Odradek's cluster and against Kafka's."""
+"""Replicating clusters of Odradek and of Kafka: Kafka's tools with both, and comparisons of their responses."""

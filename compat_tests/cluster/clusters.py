@@ -1,6 +1,6 @@
-"""The clusters under test behind one interface: three brokers with the ids 0, 1 and 2, each on a rack of its own.
+"""The clusters under test behind one interface: three brokers with the ids 0, 1 and 2, each in its own rack.
 
-Broker 0 runs all the time: in Kafka it is the controller too.
+Broker 0 always runs, because in Kafka's cluster it is the only controller.
 """
 
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ from odradek_peers import KafkaCluster
 from odradek import Cluster
 
 RACKS = ("a", "b", "c")
-# Short, so that a test need not wait long until a killed broker is taken for dead.
+# A short session timeout, so that a killed broker is fenced soon.
 CONFIG = {
     "offsets.topic.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
     "broker.session.timeout.ms": "3000",
-    # Elections are the tests' business.
+    # Only the tests elect leaders.
     "auto.leader.rebalance.enable": "false",
 }
 
@@ -39,7 +39,7 @@ class BrokerCluster(Protocol):
 
 @contextmanager
 def running(name: str) -> Iterator[BrokerCluster]:
-    """`odradek` or `kafka`, started, for the length of the block."""
+    """Run a cluster, `odradek` or `kafka`, until the end of the block."""
     cluster: BrokerCluster = (
         Cluster(brokers=3, racks=RACKS, process=True, config=CONFIG)
         if name == "odradek"

@@ -10,7 +10,7 @@ from compat_tests.cluster.clusters import BrokerCluster, running
 
 @pytest.fixture(scope="module", params=["odradek", pytest.param("kafka", marks=pytest.mark.peers)])
 def cluster(request: pytest.FixtureRequest) -> Iterator[BrokerCluster]:
-    """Three brokers; a test leaves them all running. With Kafka's the tests say whether they expect the right thing."""
+    """Three brokers; a test leaves them all running. The runs with Kafka's cluster check the tests themselves."""
     with running(request.param) as made:
         yield made
 

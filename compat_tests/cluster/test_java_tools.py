@@ -1,4 +1,4 @@
-"""Kafka's tools for replicas, leaders and brokers, of both releases: what they print is what they print about Kafka."""
+"""Kafka's tools for replicas, leaders and brokers, of both releases, print the same for Odradek as for Kafka."""
 
 import json
 import re
@@ -19,7 +19,7 @@ _PAUSE_S = 0.05
 
 
 class At:
-    """A tool's release and a cluster, put together."""
+    """The tools of a release with a cluster."""
 
     def __init__(self, tools: JavaTools, cluster: BrokerCluster, folder: Path) -> None:
         self.tools = tools
@@ -31,13 +31,13 @@ class At:
         return self.tools.run(tool, "--bootstrap-server", self.cluster.bootstrap_servers, *arguments)
 
     def file(self, document: Any) -> str:
-        """A file with this JSON."""
+        """Write a JSON file and return its path."""
         path = self._folder / "input.json"
         path.write_text(json.dumps(document))
         return str(path)
 
     def create(self, name: str, *replicas: Sequence[int], config: str = "") -> str:
-        """A topic with these replicas for each partition, in sync; its name carries the release."""
+        """Create a topic with these replicas and wait until they are in sync; its name contains the release."""
         name = f"{name}-{self.tools.version}"
         assigned = ",".join(":".join(map(str, each)) for each in replicas)
         more = ("--config", config) if config else ()
@@ -49,7 +49,7 @@ class At:
         return name
 
     def places(self, name: str) -> list[tuple[int, list[int], list[int]]]:
-        """Leader, replicas and ISR of each partition."""
+        """Return leader, replicas and ISR of each partition."""
         found = self._admin.list_topics(name, timeout=_SECONDS).topics[name].partitions
         return [(each.leader, list(each.replicas), sorted(each.isrs)) for _, each in sorted(found.items())]
 
@@ -69,12 +69,12 @@ class At:
             time.sleep(_PAUSE_S)
 
     def reassignment(self, name: str, replicas: dict[int, list[int]]) -> str:
-        """A file for kafka-reassign-partitions."""
+        """Write a file for kafka-reassign-partitions and return its path."""
         partitions = [{"topic": name, "partition": index, "replicas": each} for index, each in replicas.items()]
         return self.file({"version": 1, "partitions": partitions})
 
     def reassigned(self, name: str, replicas: dict[int, list[int]]) -> None:
-        """Carry it out and wait until the tool says that it is over."""
+        """Execute a reassignment and wait until the tool reports its completion."""
         file = ("--reassignment-json-file", self.reassignment(name, replicas))
         self.run("kafka-reassign-partitions", *file, "--execute")
         self.until(lambda: "in progress" not in self.run("kafka-reassign-partitions", *file, "--verify"))
@@ -88,12 +88,12 @@ class At:
 
 @pytest.fixture
 def at(tools: JavaTools, cluster: BrokerCluster, tmp_path: Path) -> At:
-    """The tools at the cluster."""
+    """The tools with the cluster."""
     return At(tools, cluster, tmp_path)
 
 
 def _described(text: str) -> list[list[str]]:
-    """Partition, leader, replicas and ISR, of kafka-topics --describe."""
+    """Return partition, leader, replicas and ISR from the output of kafka-topics --describe."""
     return [
         re.findall(r"(?:Partition|Leader|Replicas|Isr): (\S*)", line)
         for line in text.splitlines()
@@ -211,7 +211,7 @@ def test_kafka_reassign_partitions_refuses_unknown_partitions(at: At) -> None:
 
 def test_kafka_reassign_partitions_cancels_a_reassignment(at: At) -> None:
     name = at.create("waiting", [0, 1], [1, 0])
-    # More than a follower gets before it is told to wait.
+    # More than a follower can fetch before it is throttled.
     at.fill(name, 2, 2000, size=4000)
     file = ("--reassignment-json-file", at.reassignment(name, {0: [1, 2]}))
     at.run("kafka-reassign-partitions", "--execute", *file, "--throttle", "1")
@@ -226,7 +226,7 @@ def test_kafka_reassign_partitions_cancels_a_reassignment(at: At) -> None:
     told = at.run("kafka-reassign-partitions", "--cancel", *file)
     assert f"Successfully cancelled partition reassignment for: {name}-0" in told
     assert "No partition reassignments found." in at.run("kafka-reassign-partitions", "--list")
-    # Who came first is not kept.
+    # A cancellation does not keep the order of the replicas.
     assert at.replicas(name) == [[1, 0], [1, 0]]
 
 
@@ -258,7 +258,7 @@ def test_a_broker_is_drained(at: At) -> None:
 
 
 def _sizes(told: str) -> dict[tuple[int, str], int]:
-    """Broker and partition → bytes, of kafka-log-dirs."""
+    """Return the bytes by broker and partition from the output of kafka-log-dirs."""
     answer = json.loads(told.splitlines()[-1])
     return {
         (broker["broker"], partition["partition"]): partition["size"]
@@ -373,7 +373,7 @@ def test_kafka_configs_keeps_brokers_and_the_cluster_apart(at: At) -> None:
         "DEFAULT_CONFIG:message.max.bytes=1048588}"
     ) in with_defaults
 
-    # It counts while brokers run: on each of them.
+    # The dynamic limit applies on every running broker.
     name = at.create("limited", [0], [1], [2])
     producer = Producer({"bootstrap.servers": at.cluster.bootstrap_servers, "message.max.bytes": 10_000_000})
     for partition in range(3):
@@ -385,7 +385,7 @@ def test_kafka_configs_keeps_brokers_and_the_cluster_apart(at: At) -> None:
 
 
 def _refused(producer: Producer, topic: str, partition: int, size: int) -> bool:
-    """Whether the broker takes no record of this size."""
+    """Return whether the broker refuses a record of this size."""
     errors: list[Any] = []
     producer.produce(topic, bytes(size), partition=partition, on_delivery=lambda error, _: errors.append(error))
     assert producer.flush(_SECONDS) == 0

@@ -1,4 +1,4 @@
-"""Reassignments, elections and assigned replicas: three brokers of Kafka 4.3 and three of ours answer alike."""
+"""Reassignments, elections and assigned replicas: the responses of three Kafka 4.3 brokers and three of ours agree."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +45,7 @@ class Clusters:
         self.until(lambda peer: broker in _brokers(peer))
 
     def stop(self, broker: int) -> None:
-        """Returns when it leads nothing and is in sync with nothing, as far as others can be."""
+        """Stop a broker, and wait until Metadata no longer lists it."""
         for cluster in self._clusters:
             cluster.stop(broker)
         self.until(lambda peer: broker not in _brokers(peer))
@@ -58,7 +58,7 @@ class Clusters:
                 time.sleep(_PAUSE_S)
 
     def create(self, *replicas: Sequence[int], configs: dict[str, str] | None = None) -> str:
-        """A topic with these replicas, in sync; returns its name."""
+        """Create a topic with these replicas, wait until they are in sync, and return its name."""
         name = f"t{next(_numbers)}"
         topic = topic_on(name, replicas, configs or {})
         for peer in self._peers:
@@ -68,7 +68,7 @@ class Clusters:
         return name
 
     def configure(self, kind: int, name: str, configs: dict[str, str | None]) -> None:
-        """Set these, or with None take them away."""
+        """Set these configurations; None deletes one."""
         wanted = [
             {"name": key, "config_operation": int(value is None), "value": value} for key, value in configs.items()
         ]
@@ -76,12 +76,12 @@ class Clusters:
         self.pair.ask("IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False})
 
     def set_rate(self, rate: int | None) -> None:
-        """Of all brokers, at once: what is one broker's own would be changed there."""
+        """Set the throttle as the default of all brokers; a broker's own value would need a request to that broker."""
         value = None if rate is None else str(rate)
         self.configure(_BROKER, "", {_LEADERS_RATE: value, _FOLLOWERS_RATE: value})
 
     def how_long(self, holds: Callable[[Peer], bool]) -> dict[str, float]:
-        """Seconds from now until that holds, of each."""
+        """Return the seconds until the condition holds, by cluster."""
         begun, took = time.monotonic(), dict[str, float]()
         while len(took) < len(self._peers):
             assert time.monotonic() < begun + _SECONDS, took
@@ -92,13 +92,13 @@ class Clusters:
         return took
 
     def same_places(self, *names: str) -> Body:
-        """Leaders, replicas and ISR of topics are the same, as soon as each broker has heard of its controller's last
-        decision."""
+        """Compare leaders, replicas and ISR of topics, repeatedly, until the brokers have their controllers' last
+        updates."""
         asked: Body = {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": False}
         return settled(lambda: self.pair.ask("Metadata", 8, asked, _places), _HEARD_S)
 
     def until_settled(self) -> None:
-        """Nothing is on its way any more."""
+        """Wait until no reassignment is left."""
         everything: Body = {"topics": None, "timeout_ms": 30_000}
         self.until(lambda peer: not peer.ask(_LIST, 0, everything)["topics"])
 
@@ -133,7 +133,7 @@ def _places(answer: Body) -> object:
     for topic in answer["topics"]:
         for partition in topic["partitions"]:
             partition["isr_nodes"].sort()
-            # How often a leader was elected is the controller's own affair; each election counts by itself elsewhere.
+            # The number of elections may differ between the controllers; other tests compare single elections.
             del partition["leader_epoch"]
     return answer["topics"]
 
@@ -275,7 +275,7 @@ def test_moves_that_wait_for_a_broker(clusters: Clusters) -> None:
         _listed(clusters, (name, [1, 0, 2]))
         clusters.same_places(name, other)
 
-        # Another wish while one is on its way.
+        # Another reassignment of the same partition before the first has completed.
         _reassigned(clusters, 1, (name, 0, [2, 0]))
         _listed(clusters)
         _reassigned(clusters, 1, (name, 1, [2, 0, 1]))
@@ -299,7 +299,7 @@ def test_moves_that_wait_for_a_broker(clusters: Clusters) -> None:
         _listed(clusters)
         clusters.same_places(third)
 
-        # What is left of the other topic is on a broker that does not run.
+        # The only remaining replica of the other topic is on a stopped broker.
         _reassigned(clusters, 1, (other, 1, [2]))
         _listed(clusters)
         clusters.same_places(other)
@@ -355,7 +355,7 @@ def test_preferred_leaders(clusters: Clusters, version: int) -> None:
     clusters.same_places(name)
     _elected(clusters, version, PREFERRED, (name, [0]))
     clusters.same_places(name)
-    # All that are not led as they should be, in this topic and in others.
+    # Elect the preferred leaders of all partitions, in this topic and in others.
     clusters.until(_all_in_sync)
     for peer in (clusters.pair.kafka, clusters.pair.ours):
         peer.ask(_ELECT, 2, {"topic_partitions": None, "timeout_ms": 30_000, "election_type": PREFERRED})
@@ -368,7 +368,7 @@ def test_preferred_leaders(clusters: Clusters, version: int) -> None:
 
 
 def test_unclean_leaders(clusters: Clusters) -> None:
-    # No broker is eligible but those in sync: with two, the last one to leave would be kept as such (KIP-966).
+    # min.insync.replicas=1, because with 2 the last broker to leave the ISR would stay an eligible leader (KIP-966).
     name = clusters.create([1, 2], [2, 1], configs={"min.insync.replicas": "1"})
     clusters.stop(2)
     clusters.stop(1)
@@ -394,7 +394,7 @@ def test_unclean_leaders(clusters: Clusters) -> None:
 
 def test_a_move_keeps_to_its_throttle_and_is_described_meanwhile(clusters: Clusters) -> None:
     name, rate = clusters.create([0, 1]), 400_000
-    # Both count over ten seconds, which a quiet throttle lets through at once; what is more has to wait.
+    # Both measure the rate over ten seconds: an idle throttle passes that amount immediately and delays the rest.
     records, batches = batch([bytes(4000)] * 200), 8
     for _ in range(batches):
         data = {"name": name, "partition_data": [{"index": 0, "records": records}]}

@@ -1,1 +1,1 @@
-"""`odradek up` killed at random and at operations of its disk: what clients have seen must hold afterwards."""
+"""`odradek up` is killed at random times and at disk operations, and must keep all acknowledged and read data."""

@@ -1,7 +1,7 @@
 """`odradek up`, which kills itself at a crash point: `python -m compat_tests.crash.process POINT SEED FILE ARGUMENTS`.
 
-`POINT` is JSON: at which operation of its disk, the kind of it (or null for any) and its number. What was reached is
-appended to `FILE` at the end.
+`POINT` is JSON: the kind of a disk operation (or null for any) and its number. At the crash the process appends the
+operation to `FILE`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from simulation.crash_points import CrashingDisk
 
 
 def crash_at(point: str, seed: str, file: str) -> None:
-    """All disks that this process makes from now on end it there."""
+    """Make every disk of this process end the process at the crash point."""
     kind, number = json.loads(point)
 
     def make(*, sync: bool) -> Disk:

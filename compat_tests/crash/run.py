@@ -1,8 +1,8 @@
 """One run: a broker process that crashes repeatedly under the clients and checks of the simulation.
 
-Owns the process, the loop on which the clients find it by the name that the simulation gives it, and the end: what is
-in the log when all is well again. The seed decides where the process ends and what clients leave to chance; how far
-they have come by then it does not.
+Owns the process, the event loop on which the clients find it by its name in the simulation, and the final check of the
+log after the last recovery. The seed determines the crash points and the random choices of the clients, but not the
+progress of the clients at a crash.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PARTITIONS = 3
 RESULTS = "results"
 RESULTS_PARTITIONS = 2
 LIVES_S = (0.2, 1.2)
-"""How long the process serves, unless it ends itself before."""
+"""The limits of the time that the process runs, unless it reaches its crash point before."""
 SETTLED_WITHIN_S = 60.0
 SETTINGS = {
     "offsets.topic.num.partitions": "2",
@@ -73,7 +73,7 @@ POINTS: tuple[Kind, ...] = (
 
 
 class NamedHostLoop(asyncio.SelectorEventLoop):
-    """A host of the simulation is `port` of this machine."""
+    """An event loop that connects to `port` of this machine for a host of the simulation."""
 
     port = 0
 
@@ -83,11 +83,11 @@ class NamedHostLoop(asyncio.SelectorEventLoop):
 
 
 class Failure(AssertionError):
-    """A rule does not hold."""
+    """A check of the run failed."""
 
 
 def run(seed: int, directory: Path, crashes: int) -> list[str]:
-    """Crash a broker so many times. Returns the points that it reached. Raises Failure."""
+    """Crash a broker `crashes` times. Return the crash points that it reached. Raises Failure."""
     with asyncio.Runner(loop_factory=NamedHostLoop) as runner:
         return runner.run(_Run(seed, directory).run(crashes))
 
@@ -133,7 +133,7 @@ class _Run:
     # -- the process --------------------------------------------------------------------------------------------------
 
     async def _start(self, point: tuple[Kind | None, int] | None) -> bool:
-        """False if it ended before it answered."""
+        """Start the process. Return False if it ended before it listened."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, NamedHostLoop)
         program: tuple[str, ...] | None = None
@@ -161,7 +161,7 @@ class _Run:
             self._process = None
 
     async def _live(self, seconds: float) -> None:
-        """Until it ends itself, or so long."""
+        """Wait some seconds, or until the process ends itself."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while loop.time() < end and self._process is not None and self._process.poll() is None:
@@ -221,7 +221,7 @@ class _Run:
                     await asyncio.sleep(0.05)
                 final = CommittedReader(self._client("final"), None, *results)
                 forever.append(tasks.create_task(final.run()))
-                # All is decided by now: both read what was committed, and its end is the log's.
+                # All transactions have ended: both readers reach the end of the log.
                 while not final.ends == final.positions == committed.positions:
                     await asyncio.sleep(0.05)
             for task in forever:

@@ -1,4 +1,4 @@
-"""A broker killed with kill -9 keeps what clients have seen. More seeds: `python -m compat_tests.crash --seeds 100`."""
+"""A broker keeps acknowledged and read data after kill -9. More seeds: `python -m compat_tests.crash --seeds 100`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Runs in a process of its own: one member of a consumer group, until SIGTERM (it leaves) or SIGKILL (it is gone).
+"""One member of a consumer group in its own process, until SIGTERM (it leaves the group) or SIGKILL.
 
     python group_member.py confluent|kafka-python|aiokafka SERVERS GROUP TOPIC
 
 Prints the JSON lines that Kafka's VerifiableConsumer prints: partitions_assigned, partitions_revoked, records_consumed,
-shutdown_complete. What is printed is committed afterwards, so that nothing is committed that was not reported.
+shutdown_complete. It commits records after it has printed them, so that no unreported record is committed.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ def _partitions(partitions: Iterable[Any]) -> list[dict[str, object]]:
 
 
 def _report_records(positions: Iterable[tuple[int, int]]) -> None:
-    """Positions in the order of delivery; told as ranges, as VerifiableConsumer does."""
+    """Report positions, given in the order of delivery, as ranges like VerifiableConsumer."""
     ranges: list[dict[str, int]] = []
     for partition, offset in positions:
         if ranges and ranges[-1]["partition"] == partition and ranges[-1]["maxOffset"] == offset - 1:
@@ -85,8 +85,8 @@ def _kafka_python(servers: str, group: str, topic: str) -> None:
     )
     consumer.subscribe([topic], listener=Listener())
     while not _stopping:
-        # kafka-python 3.0.12 can stay in a rebalance for ever when polls are short: 5 of 40 runs with polls of 100 ms,
-        # against Apache Kafka 4.3 as well; none of 40 with a second.
+        # kafka-python 3.0.12 can stay in a rebalance without end if polls are short, with Apache Kafka 4.3 too: in 5 of
+        # 40 runs with polls of 100 ms, in none of 40 with polls of a second.
         batches = consumer.poll(timeout_ms=1000)
         if batches:
             _report_records((each.partition, each.offset) for batch in batches.values() for each in batch)
@@ -128,7 +128,7 @@ async def _aiokafka(servers: str, group: str, topic: str) -> None:
 
 
 def _ignoring_rebalances(commit: Any) -> None:
-    """A commit that a rebalance has overtaken may fail: the next owner reads those records again."""
+    """Commit, and ignore a failure because of a rebalance: the next owner reads the records again."""
     try:
         commit()
     except Exception as error:  # each library has its own type for it

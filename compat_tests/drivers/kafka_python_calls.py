@@ -1,6 +1,6 @@
-"""Runs in a process of its own, with kafka-python 3.x or (by PYTHONPATH) 2.0.2: one command in, one answer out.
+"""One call of kafka-python 3.x or (by PYTHONPATH) 2.0.2 in its own process: one command in, one response out.
 
-JSON on stdin and stdout; bytes are base64. Both ages of the library take the same calls.
+JSON on stdin and stdout; bytes are base64. Both releases of the library take the same calls.
 """
 
 import base64
@@ -17,7 +17,7 @@ _SECONDS = 30.0
 
 
 def produce(command: dict[str, Any], common: dict[str, Any]) -> object:
-    """Send every message of the command; returns their offsets (-1 without acknowledgement)."""
+    """Send every message of the command. Return their offsets (-1 without acknowledgement)."""
     acks = command["acks"]
     producer = KafkaProducer(
         acks=acks if acks == "all" else int(acks),
@@ -77,7 +77,7 @@ def consume_as_group(command: dict[str, Any], common: dict[str, Any]) -> object:
 
 
 def offsets_for_times(command: dict[str, Any], common: dict[str, Any]) -> object:
-    """The first offset at or after each timestamp, null where there is none."""
+    """Return the first offset at or after each timestamp, null if there is none."""
     consumer = KafkaConsumer(group_id=None, **common)
     partition = TopicPartition(command["topic"], command["partition"])
     found = [consumer.offsets_for_times({partition: each})[partition] for each in command["timestamps"]]

@@ -47,7 +47,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(params=["admin-client", "consumer-group"])
 def offset_fetching(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
-    """Both ways in which Spark's driver learns offsets: by the admin client (default), or as a member of a group."""
+    """Both ways in which Spark's driver gets offsets: by the admin client (default), or as a member of a group."""
     setting = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
     spark.conf.set(setting, str(request.param == "consumer-group").lower())
     yield request.param
@@ -56,7 +56,7 @@ def offset_fetching(request: pytest.FixtureRequest, spark: SparkSession) -> Iter
 
 @pytest.fixture
 def job_on(spark: SparkSession, tmp_path: Path) -> Callable[[str], Job]:
-    """A job's environment on a broker of the test's own."""
+    """A function that returns a job's environment for a broker address."""
     return partial(Job, spark, tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Short forms of what a Spark job and its test do with Kafka: send, read, stream into Parquet, read the result."""
+"""The Kafka operations of a Spark job and its test in short form: send, read, stream into Parquet, read the result."""
 
 import json
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ PLACE_AND_VALUE = ("partition", "offset", "CAST(value AS STRING) AS value")
 
 @dataclass(frozen=True)
 class Sent:
-    """A record to be sent, with what a test wants to fix of it."""
+    """A record to send, with the fields that a test may set."""
 
     value: str | None
     key: str | None = None
@@ -29,7 +29,7 @@ class Sent:
 
 
 def numbered(first: int, end: int, *, partitions: int = 1) -> list[Sent]:
-    """Records v<first> ... v<end - 1>, dealt to the partitions in turn; each list in a partition stays in order."""
+    """Return the records v<first> ... v<end - 1> for the partitions in turn; each partition's records are in order."""
     return [Sent(f"v{number}", partition=number % partitions) for number in range(first, end)]
 
 
@@ -45,7 +45,7 @@ class Job:
     # --- Kafka, with confluent-kafka
 
     def send(self, topic: str, records: Iterable[Sent]) -> None:
-        """Send, and return when every record has been acknowledged."""
+        """Send records and wait until all are acknowledged."""
         producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True, "linger.ms": 5})
         failures: list[KafkaError] = []
 
@@ -70,7 +70,7 @@ class Job:
         assert failures == []
 
     def delete_topic(self, topic: str) -> None:
-        """Delete it, and return when the broker no longer knows it."""
+        """Delete a topic and wait until Metadata no longer lists it."""
         admin = AdminClient({"bootstrap.servers": self.servers})
         admin.delete_topics([topic])[topic].result(_SECONDS)
         while topic in admin.list_topics(timeout=_SECONDS).topics:
@@ -84,7 +84,7 @@ class Job:
         admin.incremental_alter_configs([resource])[resource].result(_SECONDS)
 
     def offsets(self, topic: str, partition: int = 0) -> tuple[int, int]:
-        """The first and the next offset of a partition."""
+        """Return the earliest and the latest offset of a partition."""
         consumer = Consumer({"bootstrap.servers": self.servers, "group.id": "unused"})
         try:
             low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), _SECONDS)
@@ -97,20 +97,20 @@ class Job:
     # --- Spark
 
     def read(self, **options: object) -> DataFrame:
-        """A batch over Kafka; dictionaries among the options become JSON."""
+        """Return a batch query's frame; dictionaries among the options become JSON."""
         return self.spark.read.format("kafka").options(**self._options(options)).load()
 
     def stream(self, **options: object) -> DataFrame:
-        """A stream over Kafka, from the earliest offset unless said otherwise."""
+        """Return a streaming frame, by default from the earliest offset."""
         chosen = self._options({"startingOffsets": "earliest", **options})
         return self.spark.readStream.format("kafka").options(**chosen).load()
 
     def into_parquet(self, **options: object) -> StreamingQuery:
-        """A stream's place and value into Parquet, under this test's checkpoint, beginning now and running on."""
+        """Start a query that writes topic, partition, offset and value to Parquet, with this test's checkpoint."""
         return self._sink(**options).trigger(processingTime="100 milliseconds").start()
 
     def available_into_parquet(self, **options: object) -> StreamingQuery:
-        """The same for what is there now; returns when that is written. Raises what the query failed with."""
+        """As `into_parquet`, but only the available records: wait for the query's end. Raises the query's error."""
         query = self._sink(**options).trigger(availableNow=True).start()
         query.awaitTermination()
         return query
@@ -130,6 +130,6 @@ class Job:
 
 
 def rows(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
-    """The frame's rows (of those columns or expressions) in order, as tuples."""
+    """Return the frame's rows (of those columns or expressions), sorted, as tuples."""
     chosen = frame.selectExpr(*columns) if columns else frame
     return sorted(tuple(row) for row in chosen.collect())

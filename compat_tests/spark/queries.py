@@ -9,7 +9,7 @@ from compat_tests.spark.job import Job
 
 
 def wait_for_rows(query: StreamingQuery, job: Job, count: int) -> None:
-    """Return when the sink holds that many rows; the query's own error if it fails first."""
+    """Wait until the sink has `count` rows. Raises the query's error if it fails first."""
     deadline = time.monotonic() + 60
     while query.isActive and time.monotonic() < deadline:
         query.processAllAvailable()
@@ -22,11 +22,11 @@ def wait_for_rows(query: StreamingQuery, job: Job, count: int) -> None:
 
 
 def values(job: Job) -> list[str]:
-    """All values in the sink, in the order of their numbers; each as often as it is there."""
+    """Return all values in the sink, duplicates included, in the order of their numbers."""
     return sorted((row.value for row in job.written().collect()), key=lambda value: int(value[1:]))
 
 
 def input_rows(query: StreamingQuery) -> list[int]:
-    """How many records each micro-batch read."""
+    """Return the number of records of each micro-batch."""
     reports: list[Any] = query.recentProgress
     return [report["numInputRows"] for report in reports if report["numInputRows"]]

@@ -8,7 +8,7 @@ from compat_tests.spark.job import Job, numbered
 
 
 class Sender(threading.Thread):
-    """Sends numbered records, a hundred at a time, until it is told to stop; `sent` were acknowledged."""
+    """Sends numbered records, 99 at a time, until the test sets `enough`; `sent` counts the acknowledged ones."""
 
     def __init__(self, job: Job, topic: str, first: int) -> None:
         super().__init__(name="sender")
@@ -24,7 +24,7 @@ class Sender(threading.Thread):
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait for something to become so."""
+    """Wait until a condition holds."""
     deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in two minutes"

@@ -18,7 +18,7 @@ _BASE_MS = int(_BASE.timestamp() * 1000)
 
 
 def placed(records: list[Sent]) -> list[tuple[int, int, str | None]]:
-    """The rows that Spark is to find for records of a new topic: partition, offset, value."""
+    """Return the expected rows for records of a new topic: partition, offset, value."""
     ends: dict[int, int] = {}
     found = []
     for record in records:
@@ -30,7 +30,7 @@ def placed(records: list[Sent]) -> list[tuple[int, int, str | None]]:
 
 @pytest.fixture
 def thirty(job: Job, make_topic: MakeTopic) -> str:
-    """A topic with v0 ... v29 in three partitions; v<n> carries the time n seconds after the base."""
+    """A topic with v0 ... v29 in three partitions; the timestamp of v<n> is n seconds after the base."""
     topic = make_topic(partitions=3)
     job.send(topic, [Sent(f"v{n}", partition=n % 3, timestamp_ms=_BASE_MS + n * 1000) for n in range(30)])
     return topic

@@ -15,7 +15,7 @@ from compat_tests.spark.sender import Sender, until
 
 _SECONDS = 30.0
 _ROUNDS = 4
-# Not broker 0: in Kafka it alone is the controller.
+# Not broker 0, which in Kafka's cluster is the only controller.
 _VICTIMS = (1, 2)
 
 
@@ -27,7 +27,7 @@ def three(broker_name: str) -> Iterator[BrokerCluster]:
 
 
 def in_sync(admin: AdminClient, topic: str, count: int) -> bool:
-    """Whether each partition has so many replicas in sync."""
+    """Return whether each partition has `count` replicas in sync."""
     with suppress(KeyError):
         partitions = admin.list_topics(topic, timeout=_SECONDS).topics[topic].partitions
         return len(partitions) == 3 and all(len(each.isrs) == count for each in partitions.values())
@@ -35,7 +35,7 @@ def in_sync(admin: AdminClient, topic: str, count: int) -> bool:
 
 
 def batches(query: StreamingQuery) -> int:
-    """How many micro-batches there were."""
+    """Return the id of the last micro-batch, 0 before the first one."""
     report: Any = query.lastProgress
     return 0 if report is None else int(report["batchId"])
 

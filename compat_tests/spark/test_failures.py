@@ -20,8 +20,8 @@ _OLD_MS = int(time.time() * 1000) - 20 * 24 * 3_600_000
 _DAYS_7 = str(7 * 24 * 3_600_000)
 
 
-# A query that stops waits until its admin client has given up on a dead broker: a minute by default, which is also how
-# long Spark waits for the query.
+# A query that stops waits for its admin client's timeout with a dead broker: a minute by default, which is also the
+# time that Spark waits for the query.
 _GIVES_UP_SOON = {"kafka.request.timeout.ms": 5_000, "kafka.default.api.timeout.ms": 10_000}
 
 
@@ -60,7 +60,7 @@ def test_a_running_query_and_producer_survive_kill_9(own_broker: Broker, job_on:
     until(lambda: sender.sent > at_restart + 500)
     sender.enough.set()
     sender.join()
-    if not query.isActive:  # Spark gives up by itself when the outage hits the wrong moment; then it is started again.
+    if not query.isActive:  # Spark ends the query if the outage comes at certain moments; the test starts it again.
         query = job.into_parquet(subscribe=topic)
     wait_for_rows(query, job, sender.sent)
     query.stop()
@@ -99,7 +99,7 @@ def test_records_lost_to_retention_are_passed_over_by_a_tolerant_query(job: Job,
 
 @pytest.fixture
 def half_deleted(job: Job, make_topic: MakeTopic) -> tuple[str, str, str]:
-    """A pattern over two topics that a query has read, of which the second was deleted then; the first got more."""
+    """A pattern over two topics that a query has read; then the second was deleted and the first got more records."""
     kept, deleted = make_topic(), make_topic()
     pattern = f"{kept}|{deleted}"
     for topic in (kept, deleted):

@@ -30,7 +30,7 @@ def topic_of_transactions(make_topic: MakeTopic) -> str:
 
 
 def write(producer: Transactions, topic: str, first: int, end: int) -> None:
-    """Records v<first> ... v<end - 1> in the open transaction, dealt to the partitions in turn."""
+    """Send the records v<first> ... v<end - 1> to the partitions in turn, in the open transaction."""
     for partition in range(PARTITIONS):
         producer.send(
             topic, *(b"v%d" % n for n in range(first, end) if n % PARTITIONS == partition), partition=partition
@@ -38,14 +38,14 @@ def write(producer: Transactions, topic: str, first: int, end: int) -> None:
 
 
 def transaction(producer: Transactions, topic: str, first: int, end: int, *, commit: bool = True) -> None:
-    """The same as a transaction of their own, committed or aborted."""
+    """Send the records in a new transaction, and commit or abort it."""
     producer.begin()
     write(producer, topic, first, end)
     producer.commit() if commit else producer.abort()
 
 
 def named(*ranges: Iterable[int]) -> list[str]:
-    """The values of these numbers."""
+    """Return the values of these numbers."""
     return [f"v{number}" for number in chain(*ranges)]
 
 
