@@ -310,7 +310,7 @@ class Broker:
             self.replica_fetcher_manager.remove(partition)
         if self._notify_log_dir_failure is not None:
             self._notify_log_dir_failure()
-        elif self.image.levels.directories:
+        elif self.image.levels.directory_assignment:
             self.assignments_manager.report([each for each in partitions if self._has_other_replicas(each)])
         if any(directory.offline for directory in self.log_directories.all):
             self._directory_failed()

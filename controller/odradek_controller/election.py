@@ -67,7 +67,7 @@ def partition_change_record(
     *,
     active: IsActive,
     election: Election = Election.ONLINE,
-    eligible_leaders: bool = False,
+    elr_enabled: bool = False,
     min_isr: int = 1,
     bump_leader_epoch: bool = False,
     uncleanly_stopped_broker: int | None = None,
@@ -75,13 +75,13 @@ def partition_change_record(
     """Return the record that changes the partition to `wanted` and elects its leader; None if nothing changes.
 
     `wanted` may differ from the partition in replicas, directories, ISR, reassignment and recovery state. The record
-    also completes a reassignment whose replicas are in sync. With `eligible_leaders`, a replica that leaves the ISR
+    also completes a reassignment whose replicas are in sync. With `elr_enabled`, a replica that leaves the ISR
     becomes an eligible leader while the ISR is smaller than `min_isr`, unless it is `uncleanly_stopped_broker`. With
     `bump_leader_epoch`, the leader epoch also increases without a new leader, when a replica leaves the ISR or the
     assigned, adding or removing replicas change.
     """
     target = complete_if_in_sync(wanted or partition)
-    if eligible_leaders:
+    if elr_enabled:
         target = _with_eligible_leaders(partition, target, min_isr, uncleanly_stopped_broker)
     leader, unclean = elect(target, active, election)
     if unclean:
@@ -90,7 +90,7 @@ def partition_change_record(
         # An eligible leader has all committed records: it becomes the only ISR member and needs no recovery.
         rest = tuple(replica for replica in target.eligible_leader_replicas if replica != leader)
         target = target._replace(isr=(leader,), eligible_leader_replicas=rest)
-    if eligible_leaders or target.last_known_elr:
+    if elr_enabled or target.last_known_elr:
         target = target._replace(last_known_elr=_last_known(partition, target, leader))
     record = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
     dropped = not set(partition.replicas) <= set(target.replicas)
@@ -153,18 +153,18 @@ def without_broker(
     *,
     active: IsActive,
     unclean: bool,
-    eligible_leaders: bool,
+    elr_enabled: bool,
     min_isr: int,
     bump_leader_epoch: bool = False,
     after_unclean_shutdown: bool = False,
 ) -> PartitionChangeRecord | None:
     """Return the record that removes a broker which is no longer active from the leadership and the ISR.
 
-    Without `eligible_leaders`, the last member stays in the ISR. After an unclean shutdown the broker may have lost
+    Without `elr_enabled`, the last member stays in the ISR. After an unclean shutdown the broker may have lost
     records, so it does not become an eligible leader.
     """
     shrunk = tuple(replica for replica in partition.isr if replica != broker)
-    if not shrunk and not eligible_leaders:
+    if not shrunk and not elr_enabled:
         shrunk = partition.isr
     return partition_change_record(
         topic_id,
@@ -173,7 +173,7 @@ def without_broker(
         partition._replace(isr=shrunk),
         active=lambda replica: replica != broker and active(replica),
         election=Election.UNCLEAN if unclean else Election.ONLINE,
-        eligible_leaders=eligible_leaders,
+        elr_enabled=elr_enabled,
         min_isr=min_isr,
         bump_leader_epoch=bump_leader_epoch,
         uncleanly_stopped_broker=broker if after_unclean_shutdown else None,

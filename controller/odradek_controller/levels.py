@@ -24,7 +24,7 @@ SHARE_VERSION = "share.version"
 STREAMS_VERSION = "streams.version"
 ELIGIBLE_LEADERS_VERSION = "eligible.leader.replicas.version"
 
-CLIENT_APIS: Mapping[str, ApiKey] = {
+FEATURE_APIS: Mapping[str, ApiKey] = {
     GROUP_VERSION: ApiKey.CONSUMER_GROUP_HEARTBEAT,
     SHARE_VERSION: ApiKey.SHARE_GROUP_HEARTBEAT,
     STREAMS_VERSION: ApiKey.STREAMS_GROUP_HEARTBEAT,
@@ -47,11 +47,11 @@ Level = TypeVar("Level")
 
 
 def served_features(features: Mapping[str, Level], served: Container[int]) -> dict[str, Level]:
-    """Return the features without those in `CLIENT_APIS` whose API is not in `served`, in the same order.
+    """Return the features without those in `FEATURE_APIS` whose API is not in `served`, in the same order.
 
     The values may be supported ranges or finalized levels.
     """
-    return {name: level for name, level in features.items() if name not in CLIENT_APIS or CLIENT_APIS[name] in served}
+    return {name: level for name, level in features.items() if name not in FEATURE_APIS or FEATURE_APIS[name] in served}
 
 
 class Emulation(Enum):
@@ -85,7 +85,7 @@ class Emulation(Enum):
         """The versions of each API that the release advertises to clients; None for all that brokers serve."""
         return _api_ranges(self)
 
-    def supported_features(self, api_versions_version: int) -> Features:
+    def advertised_features(self, api_versions_version: int) -> Features:
         """Return the supported features in an ApiVersions response of this version.
 
         Versions below 4 omit features whose range starts at 0 (KAFKA-17011).
@@ -115,7 +115,7 @@ class Levels:
         return self.level(METADATA_VERSION) if protocol is None else protocol
 
     @property
-    def eligible_leaders(self) -> bool:
+    def elr_enabled(self) -> bool:
         """KIP-966: partitions record the replicas that left the ISR with all committed records."""
         return self.level(ELIGIBLE_LEADERS_VERSION) >= 1
 
@@ -127,7 +127,7 @@ class Levels:
     @property
     def partition_record_version(self) -> int:
         """The version of PartitionRecord and of PartitionChangeRecord."""
-        return 2 if self.metadata_version >= 23 else 1 if self.directories else 0
+        return 2 if self.metadata_version >= 23 else 1 if self.directory_assignment else 0
 
     @property
     def fetch_version(self) -> int:
@@ -148,7 +148,7 @@ class Levels:
         return level if self.inter_broker_protocol is None else min(level, 1)
 
     @property
-    def directories(self) -> bool:
+    def directory_assignment(self) -> bool:
         """KIP-858: partitions are assigned to log directories by id."""
         return self.metadata_version >= 17 and self.inter_broker_protocol is None
 

@@ -57,7 +57,7 @@ def after_loss(
         broker,
         active=lambda replica: replica in active,
         unclean=unclean,
-        eligible_leaders=elr,
+        elr_enabled=elr,
         min_isr=min_isr,
     )
     return before if record is None else changed_partition(before, record)
@@ -78,7 +78,7 @@ def test_the_last_isr_member_becomes_an_eligible_leader() -> None:
     assert after == PartitionRegistration(
         (1, 2), (), NO_LEADER, 6, 9, eligible_leader_replicas=(1,), last_known_elr=(1,)
     )
-    back = partition_change_record(ZERO_UUID, 0, after, active=lambda broker: True, eligible_leaders=True)
+    back = partition_change_record(ZERO_UUID, 0, after, active=lambda broker: True, elr_enabled=True)
     assert back is not None
     assert changed_partition(after, back) == PartitionRegistration((1, 2), (1,), 1, 7, 10)
 

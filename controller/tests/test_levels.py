@@ -25,7 +25,7 @@ def answers(emulation: Emulation) -> list[dict[str, Any]]:
 def test_an_emulated_release_advertises_exactly_its_apis_and_features(emulation: Emulation) -> None:
     for answer in answers(emulation):
         assert emulation.apis == {int(key): tuple(versions) for key, versions in answer["apis"].items()}
-        ours = [[name, *levels] for name, levels in emulation.supported_features(answer["version"]).items()]
+        ours = [[name, *levels] for name, levels in emulation.advertised_features(answer["version"]).items()]
         assert ours == answer["supported"]
         assert sorted(emulation.initial.finalized.items()) == sorted(
             (name, low) for name, low, _ in answer["finalized"]
@@ -72,9 +72,9 @@ def test_levels_decide_the_versions_of_records_as_in_kafka() -> None:
 def test_zookeeper_mode_has_a_protocol_version_as_metadata_version() -> None:
     levels = Levels({}, inter_broker_protocol=21)
     assert (levels.metadata_version, levels.fetch_version) == (21, 17)
-    assert (levels.directories, levels.eligible_leaders, levels.bumps_leader_epoch) == (False, False, True)
+    assert (levels.directory_assignment, levels.elr_enabled, levels.bumps_leader_epoch) == (False, False, True)
     kraft = Emulation.KAFKA_3_9.initial
-    assert (kraft.directories, kraft.bumps_leader_epoch) == (True, False)
+    assert (kraft.directory_assignment, kraft.bumps_leader_epoch) == (True, False)
 
 
 def test_transaction_version_is_2_from_kafka_4_0_on() -> None:

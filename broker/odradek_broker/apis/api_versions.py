@@ -33,7 +33,7 @@ def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
         ctx.connection.client_software = (name, version)
     image, emulation, served = ctx.broker.image, ctx.broker.emulation, ctx.connection.routes.table.served
     stores_features = ctx.broker.metadata_source.stores_features
-    supported = served_features(emulation.supported_features(ctx.api_version), served) if stores_features else {}
+    supported = served_features(emulation.advertised_features(ctx.api_version), served) if stores_features else {}
     return ApiVersionsResponse(
         api_keys=_advertised(ctx),
         supported_features=[

@@ -41,7 +41,9 @@ class AssignmentsManager:
     async def assign(self, partition: Partition, directory: LogDirectory) -> bool:
         """Report that the partition moves to a directory; return whether the controller accepts that. A cluster
         without directory ids needs no report."""
-        return not self._state.image.levels.directories or await self._send([(partition, directory_id_of(directory))])
+        return not self._state.image.levels.directory_assignment or await self._send(
+            [(partition, directory_id_of(directory))]
+        )
 
     async def close(self) -> None:
         """Send nothing more; no task is left when this returns."""

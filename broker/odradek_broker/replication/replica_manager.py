@@ -110,7 +110,7 @@ class ReplicaManager:
             return
         if partition is None:
             partition = self._open(delta, topic, index)
-        if delta.image.levels.directories and self._is_misplaced(partition, registration):
+        if delta.image.levels.directory_assignment and self._is_misplaced(partition, registration):
             changes.misplaced.append(partition)
         leader = registration.leader
         if leader == self._node_id:

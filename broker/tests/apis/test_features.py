@@ -10,18 +10,18 @@ import pytest
 
 from odradek_broker.apis.table import TABLE
 from odradek_controller.image_records import feature_records
-from odradek_controller.levels import CLIENT_APIS, Emulation, Levels
+from odradek_controller.levels import FEATURE_APIS, Emulation, Levels
 from odradek_controller.snapshots import BOOTSTRAP, encode_snapshot
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.api_versions import ApiVersionsRequest
 from odradek_wire.messages.update_features import UpdateFeaturesRequest
 
-UNSERVED = {name for name, api in CLIENT_APIS.items() if api not in TABLE.served}
+UNSERVED = {name for name, api in FEATURE_APIS.items() if api not in TABLE.served}
 SERVED_43 = {
     "metadata.version": 30,
     "eligible.leader.replicas.version": 1,
     "transaction.version": 2,
-    **{name: 1 for name in CLIENT_APIS if name not in UNSERVED},
+    **{name: 1 for name in FEATURE_APIS if name not in UNSERVED},
 }
 
 

@@ -58,7 +58,7 @@ def _alter(
         partition,
         partition._replace(isr=tuple(wanted), leader_recovery_state=proposal.leader_recovery_state),
         active=image.is_active,
-        eligible_leaders=image.levels.eligible_leaders,
+        elr_enabled=image.levels.elr_enabled,
         min_isr=election_policy(image, topic.name, context.layers(image)).min_isr,
         # In ZooKeeper mode the response gives the leader its new ISR, but the leader learns that a reassignment is
         # complete only from a LeaderAndIsr request with a new leader epoch.

@@ -18,7 +18,7 @@ def assign_replicas_to_dirs(
     image: ClusterImage, request: AssignReplicasToDirsRequest, context: CommandContext
 ) -> tuple[list[Message], AssignReplicasToDirsResponse]:
     """Record the directories. A broker that has lost a replica leaves the partition's leadership and ISR."""
-    if not image.levels.directories:
+    if not image.levels.directory_assignment:
         return [], AssignReplicasToDirsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     broker = image.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
@@ -61,7 +61,7 @@ def _assign(
     isr = partition.isr
     if directory == LOST_DIRECTORY:
         isr = tuple(replica for replica in isr if replica != broker_id)
-        if not isr and not image.levels.eligible_leaders:
+        if not isr and not image.levels.elr_enabled:
             isr = partition.isr
     policy = election_policy(image, image.topics_by_id[topic_id].name, context.layers(image))
     return partition_change_record(
@@ -71,7 +71,7 @@ def _assign(
         partition._replace(directories=tuple(after), isr=isr),
         active=image.is_active,
         election=Election.UNCLEAN if policy.unclean else Election.ONLINE,
-        eligible_leaders=image.levels.eligible_leaders,
+        elr_enabled=image.levels.elr_enabled,
         min_isr=policy.min_isr,
         uncleanly_stopped_broker=broker_id if directory == LOST_DIRECTORY else None,
     )

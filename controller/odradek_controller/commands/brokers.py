@@ -56,7 +56,7 @@ def register_broker(
     )
     records: list[Message] = [record]
     clean = known is not None and request.previous_broker_epoch == known.epoch
-    if not same and image.levels.eligible_leaders and not clean:
+    if not same and image.levels.elr_enabled and not clean:
         records += _remove_from_partitions(image, request.broker_id, context, after_unclean_shutdown=True)
     elif known is not None and not known.fenced and not same:
         records += _remove_from_partitions(image, request.broker_id, context)
@@ -137,7 +137,7 @@ def _elect_leaderless(
                 partition,
                 active=active,
                 election=Election.UNCLEAN if policy.unclean else Election.ONLINE,
-                eligible_leaders=image.levels.eligible_leaders,
+                elr_enabled=image.levels.elr_enabled,
                 min_isr=policy.min_isr,
                 bump_leader_epoch=image.levels.bumps_leader_epoch,
             )
@@ -171,7 +171,7 @@ def controlled_shutdown(image: ClusterImage, broker_id: int, context: CommandCon
                 partition,
                 partition._replace(isr=others),
                 active=_active_except(image, broker_id),
-                eligible_leaders=image.levels.eligible_leaders,
+                elr_enabled=image.levels.elr_enabled,
                 min_isr=policies.of(topic_id).min_isr,
                 bump_leader_epoch=image.levels.bumps_leader_epoch,
             )
@@ -227,7 +227,7 @@ def _remove_from_partitions(
             broker_id,
             active=image.is_active,
             unclean=policy.unclean,
-            eligible_leaders=image.levels.eligible_leaders,
+            elr_enabled=image.levels.elr_enabled,
             min_isr=policy.min_isr,
             bump_leader_epoch=image.levels.bumps_leader_epoch,
             after_unclean_shutdown=after_unclean_shutdown,

@@ -126,7 +126,7 @@ def _check_broker(
     refusal = check_broker_values(values, changed, layers, cluster_wide=not name)
     if refusal is not None:
         return refusal
-    if image.levels.eligible_leaders:
+    if image.levels.elr_enabled:
         if name and MIN_ISR in changed:
             message = f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled."
             return Refusal(ErrorCode.INVALID_CONFIG, message)

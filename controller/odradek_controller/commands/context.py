@@ -63,7 +63,7 @@ class CommandContext:
     """The offset of the first record that this command returns."""
 
     @property
-    def supported_features(self) -> Features:
+    def settable_features(self) -> Features:
         return self.emulation.supported if self.features is None else self.features
 
     @property

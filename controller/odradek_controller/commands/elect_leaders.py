@@ -130,7 +130,7 @@ def _record(
         partition,
         active=image.is_active,
         election=election,
-        eligible_leaders=image.levels.eligible_leaders,
+        elr_enabled=image.levels.elr_enabled,
         min_isr=election_policy(image, topic.name, layers).min_isr,
         bump_leader_epoch=image.levels.bumps_leader_epoch,
     )

@@ -13,7 +13,7 @@ from odradek_wire.messages.feature_level_record import FeatureLevelRecord
 from odradek_wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 from ..image import ClusterImage
-from ..levels import CLIENT_APIS, TRANSACTION_VERSION
+from ..levels import FEATURE_APIS, TRANSACTION_VERSION
 from .context import CommandContext
 
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
@@ -49,7 +49,7 @@ def _why_refused(
 ) -> str | None:
     name, level = update.feature, update.max_version_level
     upgrade_type = update.upgrade_type  # in version 0 always an upgrade, because Kafka ignores its `allow_downgrade`
-    supported = context.supported_features.get(name)
+    supported = context.settable_features.get(name)
     if supported is None:
         return f"Local controller {context.node_id} does not support this feature."
     if upgrade_type not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
@@ -66,6 +66,6 @@ def _why_refused(
             "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
             "downgrade."
         )
-    if name == TRANSACTION_VERSION or (name in CLIENT_APIS and level > current):
+    if name == TRANSACTION_VERSION or (name in FEATURE_APIS and level > current):
         return None
     return "The level of this feature is fixed by the release that the cluster emulates."

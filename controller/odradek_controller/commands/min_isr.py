@@ -21,7 +21,7 @@ MIN_ISR = "min.insync.replicas"
 def explicit_min_isr(image: ClusterImage, context: CommandContext) -> list[ConfigRecord]:
     """Return the record that copies the static value, if KIP-966 is enabled and the dynamic value is missing."""
     key = ConfigResource(int(Resource.BROKER), "")
-    if not image.levels.eligible_leaders or MIN_ISR in image.configs.get(key, {}):
+    if not image.levels.elr_enabled or MIN_ISR in image.configs.get(key, {}):
         return []
     return [ConfigRecord(key.type, key.name, MIN_ISR, context.layers(image).value(MIN_ISR))]
 
@@ -33,7 +33,7 @@ def clear_elr_records(image: ClusterImage, records: Iterable[Message]) -> list[C
     the eligible leader can commit records, which a clean election of the eligible leader would then lose. As Kafka, the
     controller clears also when the value is raised, and a value of brokers clears the eligible leaders of all topics.
     """
-    if not image.levels.eligible_leaders:
+    if not image.levels.elr_enabled:
         return []
     changes = [record for record in records if isinstance(record, ConfigRecord) and record.name == MIN_ISR]
     names = [change.resource_name if change.resource_type == Resource.TOPIC else "" for change in changes]

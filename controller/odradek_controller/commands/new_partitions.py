@@ -51,7 +51,9 @@ def partition_record(
         leader_recovery_state=RECOVERED,
         leader_epoch=0,
         partition_epoch=0,
-        directories=[default_directory(image, broker) for broker in replicas] if image.levels.directories else [],
+        directories=[default_directory(image, broker) for broker in replicas]
+        if image.levels.directory_assignment
+        else [],
     )
 
 

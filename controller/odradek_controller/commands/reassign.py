@@ -105,7 +105,7 @@ def _reassign(
         wanted,
         active=image.is_active,
         election=Election.UNCLEAN if unclean else Election.ONLINE,
-        eligible_leaders=image.levels.eligible_leaders,
+        elr_enabled=image.levels.elr_enabled,
         min_isr=policy.min_isr,
         bump_leader_epoch=image.levels.bumps_leader_epoch,
     )

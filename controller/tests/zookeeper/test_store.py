@@ -62,8 +62,8 @@ async def test_a_new_topic_has_the_nodes_of_kafka() -> None:
         assert ours["/brokers/topics/t3"] == expected
         assert {path for path in ours if "t3" in path} == {path for path in facts if "t3" in path}
         assert image.topics["t3"].partitions[0].partition_epoch == 0
-        assert not image.levels.directories
-        assert not image.levels.eligible_leaders
+        assert not image.levels.directory_assignment
+        assert not image.levels.elr_enabled
         assert image.topics["t3"].partitions[0].directories == ()
 
 
