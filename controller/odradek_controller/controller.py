@@ -155,12 +155,12 @@ class Controller:
         """Fence a broker that has ended, so that other replicas become leaders."""
         await self._change(lambda image: (brokers.fence_broker(image, broker_id, self.context), None))
 
-    async def reconcile(self, read: Callable[[ClusterImage], Awaitable[Sequence[Message]]]) -> None:
-        """Append the records that `read` returns; the controller decides no other change meanwhile."""
+    async def append_from(self, read_records: Callable[[ClusterImage], Awaitable[Sequence[Message]]]) -> None:
+        """Append the records that `read_records` returns; the controller decides no other change meanwhile."""
 
         async def change() -> None:
             async with self._changing:
-                await self._commit(await read(self.image))
+                await self._commit(await read_records(self.image))
 
         await _run_to_completion(change())
 
@@ -188,7 +188,7 @@ class Controller:
                 listener(delta)
             except Exception as error:
                 self._reporter.error(
-                    "metadata change could not be applied in full", offset=delta.image.offset, exc_info=error
+                    "listener failed to apply a metadata change", offset=delta.image.offset, exc_info=error
                 )
 
 

@@ -44,7 +44,7 @@ class NotControllerError(Exception):
     """Another controller has been elected: nothing was stored, and this controller cannot write any more."""
 
 
-class RefusedRecordError(Exception):
+class UnsupportedRecordError(Exception):
     """The store cannot store a record of this type: nothing was stored. The client gets UNSUPPORTED_VERSION."""
 
 
@@ -56,7 +56,10 @@ class MetadataStore(Protocol):
         ...
 
     async def append(self, records: Sequence[Message], levels: Levels) -> Appended:
-        """Store all records or none. Raises NotControllerError, RefusedRecordError, or OSError when the disk fails."""
+        """Store all records or none.
+
+        Raises NotControllerError, UnsupportedRecordError, or OSError when the disk fails.
+        """
         ...
 
     @property

@@ -287,7 +287,7 @@ async def test_a_failed_listener_stops_neither_the_change_nor_others(tmp_path: P
         offset = controller.image.offset
     assert [[topic.name for topic in delta.created_topics] for delta in before[1:]] == [["a"], ["b"]]
     assert before[1:] == after[1:]
-    assert said[-1] == ("metadata change could not be applied in full", {"offset": offset, "exc_info": trouble})
+    assert said[-1] == ("listener failed to apply a metadata change", {"offset": offset, "exc_info": trouble})
     assert len(said) == 2
 
 

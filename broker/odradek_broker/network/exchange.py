@@ -16,7 +16,7 @@ from odradek_broker.deferred import Deferred
 from odradek_broker.network import faults
 from odradek_broker.network.routes import Route
 from odradek_broker.security.quotas import HandledRequest
-from odradek_controller.store import NotControllerError, RefusedRecordError
+from odradek_controller.store import NotControllerError, UnsupportedRecordError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Struct
 
@@ -131,7 +131,7 @@ class Exchange:
         on, have error codes; any other exception is logged, and the client receives UNKNOWN_SERVER_ERROR."""
         if isinstance(error, NotControllerError):
             self.respond_with(ErrorCode.NOT_CONTROLLER)
-        elif isinstance(error, RefusedRecordError):
+        elif isinstance(error, UnsupportedRecordError):
             self.respond_with(ErrorCode.UNSUPPORTED_VERSION)
         else:
             self.connection.log_of(self.ctx).error("handler failed", exc_info=error)

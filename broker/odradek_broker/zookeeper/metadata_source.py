@@ -55,7 +55,7 @@ class ZooKeeperSource:
             try:
                 listener(delta)
             except Exception as error:
-                self._log.error("metadata change could not be applied in full", exc_info=error)
+                self._log.error("listener failed to apply a metadata change", exc_info=error)
         for waiting in self._waiting:
             waiting.set()
 

@@ -145,7 +145,7 @@ class ControllerRole:
         controller = active.controller
         try:
             await controller.open()
-            await controller.reconcile(partial(_first, active.store, controller))
+            await controller.append_from(partial(_first, active.store, controller))
             await active.watches.start()
             if self._active is active:
                 active.ready = True

@@ -33,7 +33,7 @@ from odradek_wire.messages.unregister_broker_record import UnregisterBrokerRecor
 from odradek_wire.messages.user_scram_credential_record import UserScramCredentialRecord
 from odradek_wire.messages.zk_migration_state_record import ZkMigrationStateRecord
 
-from ..store import RefusedRecordError
+from ..store import UnsupportedRecordError
 
 
 class RecordStorage(Enum):
@@ -83,7 +83,7 @@ RECORD_STORAGE: Mapping[type[Message], RecordStorage] = {
 
 
 def check_storable(records: Sequence[Message]) -> None:
-    """Raise RefusedRecordError for the first record that ZooKeeper cannot store."""
+    """Raise UnsupportedRecordError for the first record that ZooKeeper cannot store."""
     for record in records:
         if RECORD_STORAGE[type(record)] is RecordStorage.REFUSED:
-            raise RefusedRecordError(f"{type(record).__name__} cannot be stored in ZooKeeper")
+            raise UnsupportedRecordError(f"{type(record).__name__} cannot be stored in ZooKeeper")

@@ -106,7 +106,7 @@ class ZooKeeperStore:
         return replace(loaded.image, topics=topics, topics_by_id=by_id)
 
     async def append(self, records: Sequence[Message], levels: Levels) -> Appended:
-        """As `MetadataStore.append`. Also raises RefusedRecordError for a record that ZooKeeper cannot store."""
+        """As `MetadataStore.append`. Also raises UnsupportedRecordError for a record that ZooKeeper cannot store."""
         external, self.external_changes = self.external_changes, ExternalChanges()
         check_storable(records)
         delta = replay(self._image, records, offset=self._image.offset + len(records), epoch=self._term.epoch)

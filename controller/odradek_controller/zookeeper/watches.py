@@ -131,7 +131,7 @@ class Watches:
             del self._due[path]
             try:
                 await self._zk.until_connected()
-                await self._controller.reconcile(self._readers.table[path])
+                await self._controller.append_from(self._readers.table[path])
             except ConnectionLossError:
                 self._schedule_all()
             except SessionExpiredError:

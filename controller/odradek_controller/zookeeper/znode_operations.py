@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..image import ClusterImage, MetadataDelta, PartitionRegistration, TopicImage
-from ..store import RefusedRecordError
+from ..store import UnsupportedRecordError
 from . import paths
 from .client import Create, Delete, Op, Set
 from .config_entities import (
@@ -63,7 +63,7 @@ class ZnodeOperations:
     """Whether the operations allocate a block of producer ids."""
 
     def add(self, delta: MetadataDelta) -> None:
-        """Add the operations for the delta. Raises RefusedRecordError."""
+        """Add the operations for the delta. Raises UnsupportedRecordError."""
         for topic in delta.deleted_topics.values():
             self._delete_topic(topic)
         for topic_id, indexes in delta.partitions.items():
@@ -185,7 +185,7 @@ class ZnodeOperations:
         for resource in sorted(delta.configs):
             entity = config_entity(resource)
             if entity is None:
-                raise RefusedRecordError(f"{resource} has no configuration in ZooKeeper")
+                raise UnsupportedRecordError(f"{resource} has no configuration in ZooKeeper")
             if entity not in self.configs and entity not in ended:
                 self._put_config(entity, dict(delta.image.configs.get(resource, {})))
 

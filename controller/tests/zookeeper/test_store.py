@@ -14,7 +14,7 @@ from controller.tests.zookeeper.requests import manual, same_as_stored, setting
 from odradek_controller.image import ConfigResource
 from odradek_controller.levels import Levels
 from odradek_controller.replay import RECORD_TYPES
-from odradek_controller.store import NotControllerError, RefusedRecordError
+from odradek_controller.store import NotControllerError, UnsupportedRecordError
 from odradek_controller.zookeeper import paths
 from odradek_controller.zookeeper.client import Create, Set
 from odradek_controller.zookeeper.config_entities import credentials
@@ -404,7 +404,7 @@ async def test_a_record_that_zookeeper_cannot_store_refuses_the_change(record: M
     async with zookeeper_cluster() as cluster:
         store = await _store(cluster)
         before = await cluster.dump()
-        with pytest.raises(RefusedRecordError):
+        with pytest.raises(UnsupportedRecordError):
             await store.append([ConfigRecord(4, "1", "log.cleaner.threads", "2"), record], Levels())
         assert await cluster.dump() == before
         await store.append([ConfigRecord(4, "1", "log.cleaner.threads", "2")], Levels())

@@ -306,7 +306,7 @@ async def test_a_shutdown_request_of_an_earlier_registration_is_refused() -> Non
             assert found is not None
             return brokers_changed(image, {**image.brokers, 2: found}, controller.context)
 
-        looking = asyncio.ensure_future(controller.reconcile(look))
+        looking = asyncio.ensure_future(controller.append_from(look))
         asked = asyncio.ensure_future(controller.submit(ControlledShutdownRequest(2, old)))
         await cluster.members[1].unregister()
         await cluster.members[1].register()
