@@ -137,7 +137,7 @@ class Cluster:
             for warning in self._setting_warnings:
                 warning.log(self._host.logger)
             settings = cluster_settings(self._common(), self._directory, _HOST, self._ports, self._racks)
-            self._started(self._host.start(settings))
+            self._record_addresses(self._host.start(settings))
             if first:
                 self._create_own_topics()
         except BaseException:
@@ -158,7 +158,7 @@ class Cluster:
             self._host.stop()
             self._running.clear()
         else:
-            self._host.stop_broker(self._started_one(broker))
+            self._host.stop_broker(self._running_broker(broker))
             self._running.discard(broker)
 
     def kill(self, broker: int | None = None) -> None:
@@ -172,7 +172,7 @@ class Cluster:
             self._host.kill()
             self._running.clear()
         else:
-            self._host.kill_broker(self._started_one(broker))
+            self._host.kill_broker(self._running_broker(broker))
             self._running.discard(broker)
 
     def add_broker(self, *, rack: str | None = None) -> int:
@@ -343,7 +343,7 @@ class Cluster:
         return found | dict(self._settings)
 
     def _start_broker(self, broker: int) -> None:
-        known = self._known(broker)
+        known = self._checked_broker_id(broker)
         if self._directory is None:
             raise NotRunningError
         if known in self._running:
@@ -352,20 +352,20 @@ class Cluster:
         settings = broker_settings(
             self._common(), self._directory, _HOST, port, rack, broker_id=broker, brokers=len(self._ports)
         )
-        self._started(self._host.start_broker(settings))
+        self._record_addresses(self._host.start_broker(settings))
 
-    def _started(self, addresses: Mapping[int, str]) -> None:
+    def _record_addresses(self, addresses: Mapping[int, str]) -> None:
         for number, (broker, address) in enumerate(sorted(addresses.items())):
             index = number if len(self._ports) == 1 else broker
             self._ports[index] = parse_address(address)[1]
             self._running.add(broker)
 
-    def _started_one(self, broker: int) -> int:
-        if self._known(broker) not in self._running:
+    def _running_broker(self, broker: int) -> int:
+        if self._checked_broker_id(broker) not in self._running:
             raise NotRunningError(broker if self._running else None)
         return broker
 
-    def _known(self, broker: int) -> int:
+    def _checked_broker_id(self, broker: int) -> int:
         if len(self._ports) == 1:
             raise ValueError("a cluster of one broker takes no broker id: call stop, kill and start without it")
         if not 0 <= broker < len(self._ports):

@@ -16,13 +16,13 @@ class ClientError(Exception):
 class KafkaError(ClientError):
     """The broker returned an error code, which is in `code`."""
 
-    def __init__(self, code: int, about: str, message: str | None = None) -> None:
+    def __init__(self, code: int, subject: str, message: str | None = None) -> None:
         try:
             self.code = ErrorCode(code)
             name = self.code.name
         except ValueError:
             self.code, name = ErrorCode.UNKNOWN_SERVER_ERROR, f"error code {code}"
-        super().__init__(f"{about}: {message or name}")
+        super().__init__(f"{subject}: {message or name}")
 
 
 class SettingsError(ValueError):

@@ -16,8 +16,8 @@ from odradek_log.foreign import named
 
 CONTROLLER = "controller"
 _META_PROPERTIES = "meta.properties"
-_OF_CLUSTER = re.compile(rf"{CONTROLLER}|broker-\d+|lost\+found")
-_REPLICATED_AT_MOST = 3
+_CLUSTER_ENTRIES = re.compile(rf"{CONTROLLER}|broker-\d+|lost\+found")
+_REPLICATION_FACTOR_MAX = 3
 _INTERNAL_TOPICS = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
 
 
@@ -32,12 +32,12 @@ def cluster_settings(
 
     Raises DataDirectoryError for a directory that holds another number of brokers, or something else.
     """
-    alone = len(ports) == 1
-    if alone and (directory / CONTROLLER).exists():
+    single_broker = len(ports) == 1
+    if single_broker and (directory / CONTROLLER).exists():
         raise DataDirectoryError(f"{directory} holds the data of several brokers, not of one")
-    if not alone and (directory / _META_PROPERTIES).exists():
+    if not single_broker and (directory / _META_PROPERTIES).exists():
         raise DataDirectoryError(f"{directory} holds the data of a single broker, not of several")
-    if not alone:
+    if not single_broker:
         _refuse_foreign(directory)
     return [
         broker_settings(common, directory, host, port, rack, broker_id=number, brokers=len(ports))
@@ -54,7 +54,7 @@ def _refuse_foreign(directory: Path) -> None:
     foreign = sorted(
         entry.name
         for entry in directory.iterdir()
-        if not _OF_CLUSTER.fullmatch(entry.name) and (entry.is_dir() or not entry.name.startswith("."))
+        if not _CLUSTER_ENTRIES.fullmatch(entry.name) and (entry.is_dir() or not entry.name.startswith("."))
     )
     if foreign:
         raise DataDirectoryError(
@@ -81,7 +81,7 @@ def broker_settings(
         found["node.id"] = str(broker_id)
         found["log.dirs"] = str(directory / f"broker-{broker_id}")
         found["metadata.log.dir"] = str(directory / CONTROLLER)
-        found |= dict.fromkeys(_INTERNAL_TOPICS, str(min(brokers, _REPLICATED_AT_MOST)))
+        found |= dict.fromkeys(_INTERNAL_TOPICS, str(min(brokers, _REPLICATION_FACTOR_MAX)))
     if rack is not None:
         found["broker.rack"] = rack
     return found | dict(common)

@@ -16,7 +16,7 @@ from odradek_peers.jars import KAFKA_4_3
 from odradek_peers.processes import LOOPBACK
 from odradek_peers.server import ApacheKafka, new_cluster_id
 
-_REPLICATED_AT_MOST = 3
+_REPLICATION_FACTOR_MAX = 3
 _INTERNAL_TOPICS = (
     "offsets.topic.replication.factor",
     "transaction.state.log.replication.factor",
@@ -64,7 +64,7 @@ class KafkaCluster:
             node.config = {
                 "controller.quorum.voters": voters,
                 **({} if node in quorum else _broker_alone(node)),
-                **dict.fromkeys(_INTERNAL_TOPICS, str(min(brokers, _REPLICATED_AT_MOST))),
+                **dict.fromkeys(_INTERNAL_TOPICS, str(min(brokers, _REPLICATION_FACTOR_MAX))),
                 **({"broker.rack": racks[node.node_id]} if racks else {}),
                 **(config or {}),
             }

@@ -26,7 +26,7 @@ COMMANDS = {
     "pipeline": "Run a streaming job with Spark; needs the extra spark.",
     "demo": "Run a broker, a producer of page views and the streaming job.",
 }
-EXIT_BAD_INPUT = 2
+EXIT_ERROR = 2
 
 
 class _Commands(click.Group):
@@ -59,10 +59,10 @@ def main(arguments: list[str] | None = None) -> None:
         result = command.main(arguments, prog_name="odradek", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         print(error.ctx.get_help() if error.ctx is not None else "")
-        sys.exit(EXIT_BAD_INPUT)
+        sys.exit(EXIT_ERROR)
     except click.ClickException as error:
         print(f"odradek: {' '.join(error.format_message().split())}", file=sys.stderr)
-        sys.exit(EXIT_BAD_INPUT)
+        sys.exit(EXIT_ERROR)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except BrokenPipeError:

@@ -16,7 +16,7 @@ from odradek.cli.output import bootstrap_option, connected, json_option
 from odradek.client import Client, ClientError
 from odradek.client.client import format_address
 from odradek.client.cluster_state import NO_LEADER, ClusterState, PartitionInfo, cluster_state
-from odradek.client.reassignments import Reassignment, TopicPartition, copied, reassignments
+from odradek.client.reassignments import Reassignment, TopicPartition, copied_shares, reassignments
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -115,7 +115,7 @@ def _cluster_view(client: Client) -> ClusterView:
     state = cluster_state(client)
     moves = reassignments(client)
     leaders = {(each.topic, each.index): each.leader for each in state.partitions}
-    return ClusterView(state, moves, copied(client, moves, leaders))
+    return ClusterView(state, moves, copied_shares(client, moves, leaders))
 
 
 def _document(view: ClusterView) -> dict[str, Any]:

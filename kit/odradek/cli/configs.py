@@ -52,7 +52,7 @@ def show_configs(bootstrap: str, as_json: bool, everything: bool, resource: str)
     request = DescribeConfigsRequest([DescribeConfigsRequest.DescribeConfigsResource(kind, name, None)])
     with connected(bootstrap) as client:
         node_id = _node(client, kind, name)
-        (result,) = client.call_node(node_id, request, DescribeConfigsResponse).results
+        (result,) = client.call_broker(node_id, request, DescribeConfigsResponse).results
         if result.error_code != ErrorCode.NONE:
             raise KafkaError(result.error_code, resource, result.error_message)
     rows = [
@@ -92,7 +92,7 @@ def _alter(bootstrap: str, resource: str, changes: list[tuple[str, int, str | No
     request = IncrementalAlterConfigsRequest([IncrementalAlterConfigsRequest.AlterConfigsResource(kind, name, configs)])
     with connected(bootstrap) as client:
         node_id = _node(client, kind, name)
-        (result,) = client.call_node(node_id, request, IncrementalAlterConfigsResponse).responses
+        (result,) = client.call_broker(node_id, request, IncrementalAlterConfigsResponse).responses
         if result.error_code != ErrorCode.NONE:
             raise KafkaError(result.error_code, resource, result.error_message)
 

@@ -33,7 +33,7 @@ def list_groups(bootstrap: str, as_json: bool) -> None:
     rows = []
     with connected(bootstrap) as client:
         for node_id in client.node_ids():
-            response = client.call_node(node_id, ListGroupsRequest(), ListGroupsResponse)
+            response = client.call_broker(node_id, ListGroupsRequest(), ListGroupsResponse)
             if response.error_code != ErrorCode.NONE:
                 raise KafkaError(response.error_code, f"broker {node_id}")
             rows += [

@@ -29,5 +29,5 @@ def broker_ids(text: str) -> list[int]:
 
 def partitions_of(state: ClusterState, arguments: Iterable[tuple[str, int | None]]) -> list[PartitionInfo]:
     """Return the partitions that the arguments name, each once. Raises KafkaError for one that does not exist."""
-    found = {partition: None for topic, index in arguments for partition in state.of(topic, index)}
+    found = {partition: None for topic, index in arguments for partition in state.partitions_of(topic, index)}
     return list(found)

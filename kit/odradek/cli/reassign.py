@@ -24,7 +24,7 @@ from odradek.client.reassignment_plans import (
 from odradek.client.reassignments import (
     Reassignment,
     TopicPartition,
-    copied,
+    copied_shares,
     reassign,
     reassignments,
 )
@@ -188,7 +188,7 @@ def _rows(client: Client, plan: ReassignmentPlan) -> list[Row]:
     in_progress = {(move.topic, move.index): move for move in reassignments(client)}
     partitions = {(each.topic, each.index): each for each in cluster_state(client).partitions}
     moving = [move for partition, move in in_progress.items() if partition in plan]
-    shares = copied(client, moving, {key: each.leader for key, each in partitions.items()})
+    shares = copied_shares(client, moving, {key: each.leader for key, each in partitions.items()})
     rows: list[Row] = []
     for key, target in plan.items():
         replicas = partitions[key].replicas if key in partitions else None
@@ -225,5 +225,5 @@ def _wait_until_done(client: Client, plan: Mapping[TopicPartition, Sequence[int]
             if not moves:
                 return
             leaders = {(each.topic, each.index): each.leader for each in cluster_state(client).partitions}
-            progress.show(moves, copied(client, moves, leaders))
+            progress.show(moves, copied_shares(client, moves, leaders))
             time.sleep(_POLL_S)

@@ -31,7 +31,7 @@ def command(bootstrap: str, as_json: bool, internal: bool, topics: tuple[str, ..
         state = cluster_state(client, topics or None, internal=internal or bool(topics))
         comparisons: list[ReplicaComparison] = []
         for topic in sorted({partition.topic for partition in state.partitions}):
-            comparisons += _comparisons(client, topic, state.of(topic), set(state.brokers))
+            comparisons += _comparisons(client, topic, state.partitions_of(topic), set(state.brokers))
     rows = [
         {
             "topic": comparison.partition.topic,

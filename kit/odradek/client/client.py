@@ -58,7 +58,7 @@ class Client:
         if not self._bootstrap:
             raise ClientError("the bootstrap address is empty: give one like localhost:9092")
         self._timeout_s = timeout_s
-        self._first: BlockingConnection | None = None
+        self._bootstrap_connection: BlockingConnection | None = None
         self._by_node: dict[int, BlockingConnection] = {}
 
     def __enter__(self) -> Self:
@@ -70,23 +70,25 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        for connection in [*self._by_node.values(), *([self._first] if self._first else [])]:
+        for connection in self._by_node.values():
             connection.close()
+        if self._bootstrap_connection is not None:
+            self._bootstrap_connection.close()
         self._by_node.clear()
-        self._first = None
+        self._bootstrap_connection = None
 
     def call(self, request: Message, response: type[R], *, timeout_s: float | None = None) -> R:
         """Send a request to any broker of the cluster."""
         return self._any().call(request, response, timeout_s=timeout_s)
 
-    def call_node(self, node_id: int, request: Message, response: type[R]) -> R:
+    def call_broker(self, node_id: int, request: Message, response: type[R]) -> R:
         """Send a request to one broker."""
         return self._node(node_id).call(request, response)
 
     def call_controller(self, request: Message, response: type[R]) -> R:
         """Send a request to the controller that Metadata names: over ZooKeeper other brokers do not serve it."""
         controller = self.metadata([]).controller_id
-        return self.call(request, response) if controller < 0 else self.call_node(controller, request, response)
+        return self.call(request, response) if controller < 0 else self.call_broker(controller, request, response)
 
     def call_group(self, group_id: str, request: Message, response: type[R], error_of: Callable[[R], int]) -> R:
         """Send a request to the coordinator of a group; retry while `error_of` returns that it is not ready."""
@@ -146,17 +148,17 @@ class Client:
             time.sleep(_RETRY_BACKOFF_S)
 
     def _any(self) -> BlockingConnection:
-        if self._first is None:
+        if self._bootstrap_connection is None:
             failures = []
             for host, port in self._bootstrap:
                 try:
-                    self._first = BlockingConnection(host, port, timeout_s=self._timeout_s)
+                    self._bootstrap_connection = BlockingConnection(host, port, timeout_s=self._timeout_s)
                     break
                 except ClientError as error:
                     failures.append(str(error))
             else:
                 raise ClientError("; ".join(failures))
-        return self._first
+        return self._bootstrap_connection
 
     def _node(self, node_id: int) -> BlockingConnection:
         if node_id not in self._by_node:

@@ -48,12 +48,12 @@ class ClusterState:
     brokers: Mapping[int, BrokerInfo]
     partitions: Sequence[PartitionInfo]
 
-    def of(self, topic: str, index: int | None = None) -> list[PartitionInfo]:
+    def partitions_of(self, topic: str, index: int | None = None) -> list[PartitionInfo]:
         """Return the partitions of a topic, or one of them. Raises KafkaError if there is none."""
         found = [each for each in self.partitions if each.topic == topic and index in (None, each.index)]
         if not found:
-            about = f"topic {topic!r}" if index is None else f"partition {topic}-{index}"
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, about)
+            subject = f"topic {topic!r}" if index is None else f"partition {topic}-{index}"
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject)
         return found
 
 

@@ -80,7 +80,7 @@ def reassign(client: Client, plan: Mapping[TopicPartition, Sequence[int] | None]
     }
 
 
-def copied(
+def copied_shares(
     client: Client, moves: Collection[Reassignment], leaders: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, float]:
     """Return, for each partition with new replicas, the share of its bytes that they have copied, from 0 to 1.
@@ -112,7 +112,7 @@ def _sizes(client: Client, broker: int, partitions: Iterable[TopicPartition]) ->
         [DescribeLogDirsRequest.DescribableLogDirTopic(*each) for each in by_topic.items()]
     )
     try:
-        response = client.call_node(broker, request, DescribeLogDirsResponse)
+        response = client.call_broker(broker, request, DescribeLogDirsResponse)
     except ClientError:
         return {}
     return {

@@ -80,7 +80,7 @@ class RecordProducer:
         builder = self._open.pop(partition)
         data = ProduceRequest.PartitionProduceData(partition, bytes(builder.build()))
         topic = ProduceRequest.TopicProduceData(self._topic, self._topic_id, [data])
-        response = self._client.call_node(
+        response = self._client.call_broker(
             self._leaders[partition], ProduceRequest(None, _ALL_REPLICAS, _TIMEOUT_MS, [topic]), ProduceResponse
         )
         (result,) = response.responses[0].partition_responses
@@ -98,7 +98,7 @@ def list_offsets(client: Client, topic: str, timestamp: int) -> dict[int, int]:
     for partition in client.topic(topic).partitions:
         asked = ListOffsetsRequest.ListOffsetsPartition(partition.partition_index, timestamp=timestamp)
         request = ListOffsetsRequest(-1, topics=[ListOffsetsRequest.ListOffsetsTopic(topic, [asked])])
-        response = client.call_node(partition.leader_id, request, ListOffsetsResponse)
+        response = client.call_broker(partition.leader_id, request, ListOffsetsResponse)
         (result,) = response.topics[0].partitions
         if result.error_code != ErrorCode.NONE:
             raise KafkaError(result.error_code, f"{topic}-{partition.partition_index}")
@@ -137,7 +137,7 @@ def read(
                 max_bytes=_FETCH_BYTES_MAX,
                 topics=[FetchRequest.FetchTopic(topic, found.topic_id or ZERO_UUID, asked)],
             )
-            response = client.call_node(node_id, request, FetchResponse)
+            response = client.call_broker(node_id, request, FetchResponse)
             if response.error_code != ErrorCode.NONE:
                 raise KafkaError(response.error_code, f"topic {topic!r}")
             for result in response.responses[0].partitions if response.responses else []:

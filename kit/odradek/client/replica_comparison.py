@@ -71,22 +71,22 @@ class _Replica:
         asked = FetchRequest.FetchPartition(partition.index, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES_MAX)
         topic = FetchRequest.FetchTopic(partition.topic, self._topic_id, [asked])
         request = FetchRequest(max_wait_ms=_WAIT_MS, min_bytes=1, max_bytes=_FETCH_BYTES_MAX, topics=[topic])
-        response = self._client.call_node(self.broker, request, FetchResponse)
-        about = f"{partition} on broker {self.broker}"
+        response = self._client.call_broker(self.broker, request, FetchResponse)
+        subject = f"{partition} on broker {self.broker}"
         if response.error_code != ErrorCode.NONE:
-            raise KafkaError(response.error_code, about)
+            raise KafkaError(response.error_code, subject)
         (result,) = response.responses[0].partitions
         if result.error_code != ErrorCode.NONE:
-            raise KafkaError(result.error_code, about)
+            raise KafkaError(result.error_code, subject)
         self.high_watermark = result.high_watermark
         assert result.records is None or isinstance(result.records, memoryview)
         self.data = memoryview(b"") if result.records is None else result.records
         try:
             self.batches = list(batch.iterate(self.data, allow_partial=True))
         except CorruptRecordError as error:
-            raise ClientError(f"{about}: {error}") from error
+            raise ClientError(f"{subject}: {error}") from error
 
-    def fetch_until_some(self, offset: int, end: int) -> None:
+    def fetch_until_batch_or_end(self, offset: int, end: int) -> None:
         """Fetch until a batch comes or the high watermark, which a follower learns after the leader, reaches `end`.
 
         Raises ClientError after 10 s.
@@ -98,10 +98,11 @@ class _Replica:
                 return
             if time.monotonic() > deadline:
                 raise ClientError(
-                    f"{self._partition} on broker {self.broker}: high watermark {self.high_watermark}, leader's {end}"
+                    f"{self._partition} on broker {self.broker}: high watermark {self.high_watermark} did not reach the"
+                    f" leader's {end} within {_CATCH_UP_S:g} s"
                 )
 
-    def covers_to(self, end: int) -> int:
+    def covered_end(self, end: int) -> int:
         """Return the offset up to which the fetched batches reach; without a batch there is no record before `end`."""
         return min(self.batches[-1].next_offset, end) if self.batches else end
 
@@ -149,18 +150,18 @@ def compare(
     start, end = bounds
     down = [broker for broker in partition.replicas if broker not in running]
     leader_first = sorted(partition.replicas, key=lambda broker: broker != partition.leader)
-    copies = [_Replica(client, broker, partition, topic_id) for broker in leader_first if broker not in down]
+    replicas = [_Replica(client, broker, partition, topic_id) for broker in leader_first if broker not in down]
     failure = f"broker {down[0]} is not running" if down else None
     position = start
     try:
-        while position < end and len(copies) > 1:
-            for copy in copies:
-                copy.fetch_until_some(position, end)
-            until = min(copy.covers_to(end) for copy in copies)
-            found = _first_difference(copies, position, until, compacted=compacted)
+        while position < end and len(replicas) > 1:
+            for replica in replicas:
+                replica.fetch_until_batch_or_end(position, end)
+            until = min(replica.covered_end(end) for replica in replicas)
+            found = _first_difference(replicas, position, until, compacted=compacted)
             if found is not None:
                 differs_at, other = found
-                return ReplicaComparison(partition, start, end, differs_at, (copies[0].broker, other.broker), failure)
+                return ReplicaComparison(partition, start, end, differs_at, (replicas[0].broker, other.broker), failure)
             position = until
     except ClientError as error:
         return ReplicaComparison(partition, start, position, failure=str(error))
@@ -168,16 +169,16 @@ def compare(
 
 
 def _first_difference(
-    copies: Sequence[_Replica], start: int, end: int, *, compacted: bool
+    replicas: Sequence[_Replica], start: int, end: int, *, compacted: bool
 ) -> tuple[int, _Replica] | None:
     """Return the first offset where a replica differs from the leader's, and that replica."""
-    leader = copies[0]
+    leader = replicas[0]
     expected = leader.summaries(end)
     found = [
-        (offset, copy)
-        for copy in copies[1:]
-        if copy.summaries(end) != expected
-        and (offset := _differing_offset(leader, copy, start, end, compacted=compacted)) is not None
+        (offset, replica)
+        for replica in replicas[1:]
+        if replica.summaries(end) != expected
+        and (offset := _differing_offset(leader, replica, start, end, compacted=compacted)) is not None
     ]
     return min(found, key=lambda each: each[0]) if found else None
 

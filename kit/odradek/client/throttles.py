@@ -57,7 +57,7 @@ def unthrottle(client: Client, state: ClusterState, topics: Iterable[str]) -> No
 def _alter(client: Client, kind: int, name: str, configs: list[Config]) -> None:
     request = IncrementalAlterConfigsRequest([IncrementalAlterConfigsRequest.AlterConfigsResource(kind, name, configs)])
     response = (
-        client.call_node(int(name), request, IncrementalAlterConfigsResponse)
+        client.call_broker(int(name), request, IncrementalAlterConfigsResponse)
         if kind == _BROKER
         else client.call_controller(request, IncrementalAlterConfigsResponse)
     )

@@ -36,7 +36,7 @@ class ProcessHost:
     def __init__(self) -> None:
         self._log = CapturedLog()
         self._faults: list[Fault] = []
-        self._wall_ahead_ms = 0
+        self._wall_offset_ms = 0
         self._child: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -69,7 +69,7 @@ class ProcessHost:
         self._reader.start()
         try:
             # Before the brokers start, because their first record already has a timestamp.
-            self._send({"do": "advance", "wall_ms": self._wall_ahead_ms, "timeouts_ms": 0})
+            self._send({"do": "advance", "wall_ms": self._wall_offset_ms, "timeouts_ms": 0})
             for fault in self._faults:
                 self._send({"do": "fault", **asdict(fault)})
             return _by_id(self._send({"do": "start", "settings": [dict(each) for each in settings]}))
@@ -90,7 +90,7 @@ class ProcessHost:
                 child.kill()
                 raise self._no_reply(child, "stop", _STOP_TIMEOUT_S) from None
             finally:
-                self._forget(child)
+                self._release(child)
 
     def kill(self) -> None:
         child = self._child
@@ -99,7 +99,7 @@ class ProcessHost:
             # A command in progress holds the lock until the child is gone.
             with self._lock:
                 if self._child is child:
-                    self._forget(child)
+                    self._release(child)
 
     def start_broker(self, settings: BrokerSettings) -> dict[int, str]:
         return _by_id(self._send({"do": "start broker", "settings": dict(settings)}))
@@ -113,11 +113,11 @@ class ProcessHost:
     def reset(self, topics: Mapping[str, int]) -> None:
         self._running()
         self._faults.clear()
-        self._wall_ahead_ms = 0
+        self._wall_offset_ms = 0
         self._send({"do": "reset", "topics": dict(topics)})
 
     def advance(self, wall_ms: int, timeouts_ms: int) -> None:
-        self._wall_ahead_ms += wall_ms
+        self._wall_offset_ms += wall_ms
         if self._child is not None:
             self._send({"do": "advance", "wall_ms": wall_ms, "timeouts_ms": timeouts_ms})
 
@@ -166,7 +166,7 @@ class ProcessHost:
             finally:
                 watchdog.cancel()
             if overdue.is_set() or not line:
-                self._forget(child)
+                self._release(child)
         if overdue.is_set():
             raise self._no_reply(child, command["do"], _REPLY_TIMEOUT_S)
         if not line:
@@ -197,7 +197,7 @@ class ProcessHost:
                 entry = line.rstrip("\n")
             self._log.keep(entry if isinstance(entry, dict) else {"event": str(entry), "level": "error"})
 
-    def _forget(self, child: subprocess.Popen[str]) -> None:
+    def _release(self, child: subprocess.Popen[str]) -> None:
         child.wait(_STOP_TIMEOUT_S)
         if self._reader is not None:
             self._reader.join(_STOP_TIMEOUT_S)
