@@ -37,6 +37,8 @@ def log_refused_accepts(loop: asyncio.AbstractEventLoop, log: Logger) -> None:
                 loop.default_exception_handler(context)
         elif loop.time() - logged_at >= _REPORT_S:
             logged_at = loop.time()
-            log.warning("new connections wait for a file descriptor; raise ulimit -n", error=str(context["exception"]))
+            log.warning(
+                "connections wait for a file descriptor", error=str(context["exception"]), advice="raise ulimit -n"
+            )
 
     loop.set_exception_handler(handle)
