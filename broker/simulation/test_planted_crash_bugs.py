@@ -57,7 +57,7 @@ def append_without_a_duplicate_check(patch: pytest.MonkeyPatch) -> None:
 
 
 def fetch_without_aborted_transactions(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LogSegments, "aborted", lambda self, start, end: [])
+    patch.setattr(LogSegments, "aborted_transactions", lambda self, start, end: [])
 
 
 def last_stable_offset_at_the_high_watermark(patch: pytest.MonkeyPatch) -> None:

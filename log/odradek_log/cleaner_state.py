@@ -21,7 +21,7 @@ class CleanerState:
         self.uncleanable_error: Exception | None = None
         """The error, not of the disk, because of which the log is not cleaned until the next start."""
 
-    def truncated(self, active_base_offset: int) -> None:
+    def on_truncated(self, active_base_offset: int) -> None:
         """Make everything from the active segment on dirty, after a truncation
         (LogManager.maybeTruncateCleanerCheckpointToActiveSegmentBaseOffset)."""
         self.interruptions += 1

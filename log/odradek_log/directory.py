@@ -126,7 +126,7 @@ class LogDirectory:
         that is not a partition's.
         """
         disk = self.env.disk
-        self._read_marker()
+        self._read_clean_shutdown_file()
         recovery_points = self._recovery_points.read()
         start_offsets = self._start_offsets.read()
         cleaned = self._cleaned.read()
@@ -286,7 +286,11 @@ class LogDirectory:
     def _remove_stale_checkpoint_entries(self, key: TopicPartition) -> None:
         """Remove the entries of a deleted partition of this name from the checkpoints, which have names only: after a
         crash they would apply to the new one. (Kafka does so with each deletion, LogManager.asyncDelete.)"""
-        if self._recovery_points.names(key) or self._start_offsets.names(key) or self._cleaned.names(key):
+        if (
+            self._recovery_points.has_offset_of(key)
+            or self._start_offsets.has_offset_of(key)
+            or self._cleaned.has_offset_of(key)
+        ):
             self.prepare_checkpoints()
             if not self.write_checkpoints():
                 raise OSError(
@@ -414,7 +418,7 @@ class LogDirectory:
 
     # --- clean shutdown and close
 
-    def _read_marker(self) -> None:
+    def _read_clean_shutdown_file(self) -> None:
         """Read and remove the clean shutdown file, so that it is not there after a crash."""
         path = self._file(file_names.CLEAN_SHUTDOWN)
         disk = self.env.disk
@@ -452,10 +456,10 @@ class LogDirectory:
             clean = clean and log.is_closed
         self.prepare_checkpoints()
         if self.write_checkpoints() and clean:
-            self._write_marker(broker_epoch)
+            self._write_clean_shutdown_file(broker_epoch)
         self._lock.release()
 
-    def _write_marker(self, broker_epoch: int) -> None:
+    def _write_clean_shutdown_file(self, broker_epoch: int) -> None:
         marker = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
         path = self._file(file_names.CLEAN_SHUTDOWN)
         try:

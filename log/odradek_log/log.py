@@ -317,9 +317,9 @@ class Log:
         """Return the aborted transactions with records or their marker in [start, end), whose records read_committed
         consumers must skip."""
         with self.handling_disk_errors("read aborted transactions"):
-            return self.segments.aborted(start, end)
+            return self.segments.aborted_transactions(start, end)
 
-    def aborted_in(self, offset: int, found: FileSlice) -> list[AbortedTransaction]:
+    def aborted_transactions_of_slice(self, offset: int, found: FileSlice) -> list[AbortedTransaction]:
         """Return the aborted transactions for the slice that `read` has returned for `offset`. Like Kafka, takes the
         end of the slice from the offset index, so that the result may have transactions that begin after the slice."""
         segments = self.segments
@@ -327,7 +327,7 @@ class Log:
             segment = found.segment
             if segment is segments.active and segment.transaction_index.is_empty:
                 return []
-            return segments.aborted(offset, segments.end_of(found, self.log_end_offset))
+            return segments.aborted_transactions(offset, segments.offset_after_slice(found, self.log_end_offset))
         except (OSError, CorruptLogError) as error:
             self.go_offline("read aborted transactions", error)
             raise
@@ -348,7 +348,7 @@ class Log:
         """Roll to a new active segment at the end of the log, and write a snapshot of the producers."""
         self.snapshots.take(self.producers, self.log_end_offset)
         self.forget_last_batch()
-        segment = self.segments.begin(self.log_end_offset, self._config)
+        segment = self.segments.roll_to(self.log_end_offset, self._config)
         if self.on_roll is not None:
             self.on_roll(self)
         return segment

@@ -76,7 +76,7 @@ class LogFlusher:
                 if truncations == self._truncations:
                     self.recovery_point = max(self.recovery_point, end)
 
-    def truncated(self, end: int) -> None:
+    def on_truncated(self, end: int) -> None:
         """Lower the recovery point to the new end of the log after a truncation."""
         with self._one_writer:
             self._truncations += 1

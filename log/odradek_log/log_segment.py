@@ -447,7 +447,7 @@ class LogSegment:
             index = self._transaction_index = TransactionIndex(self._env.disk, self, self._env.loaded_indexes)
         return index
 
-    def aborted(self) -> list[AbortedTransaction]:
+    def aborted_transactions(self) -> list[AbortedTransaction]:
         """Return the aborted transactions whose markers are in this segment, by the offset of the marker."""
         return self.transaction_index.entries()
 

@@ -80,7 +80,7 @@ class LogSegments:
         timestamp = segment.largest_timestamp[0]
         return segment.find_timestamp(timestamp, start_offset) if timestamp >= 0 else None
 
-    def aborted(self, start: int, end: int) -> list[AbortedTransaction]:
+    def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records or their marker in [start, end)."""
         found: list[AbortedTransaction] = []
         for segment in self.from_offset(start):
@@ -89,19 +89,19 @@ class LogSegments:
                 break
         return found
 
-    def end_of(self, piece: FileSlice, log_end_offset: int) -> int:
+    def offset_after_slice(self, file_slice: FileSlice, log_end_offset: int) -> int:
         """Return an upper bound of the offsets in a slice, from the offset index (LocalLog.addAbortedTransactions)."""
-        segment = piece.segment
-        relative = segment.offset_index.first_from(piece.position + piece.size)
+        segment = file_slice.segment
+        relative = segment.offset_index.first_from(file_slice.position + file_slice.size)
         if relative is not None:
             return segment.base_offset + relative
         return log_end_offset if segment is self.active else self.after(segment).base_offset
 
-    def ends(self, log_end_offset: int) -> list[int]:
+    def end_offsets(self, log_end_offset: int) -> list[int]:
         """Return the end offset of each segment, exclusive."""
         return [segment.base_offset for segment in self._segments[1:]] + [log_end_offset]
 
-    def begin(self, base_offset: int, config: LogConfig) -> LogSegment:
+    def roll_to(self, base_offset: int, config: LogConfig) -> LogSegment:
         """Create a new active segment; seal the one before it."""
         if self._segments:
             old = self.active

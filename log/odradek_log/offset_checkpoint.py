@@ -49,7 +49,7 @@ class OffsetCheckpoint:
         self._prepared = offsets
         return offsets != self._written
 
-    def names(self, partition: TopicPartition) -> bool:
+    def has_offset_of(self, partition: TopicPartition) -> bool:
         """Return whether the file, or the prepared content, has an offset of the partition."""
         return any(offsets is not None and partition in offsets for offsets in (self._prepared, self._written))
 

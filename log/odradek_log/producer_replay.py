@@ -66,7 +66,7 @@ def update(
     from odradek_wire.messages.end_txn_marker import EndTxnMarker
     from odradek_wire.records.control import ControlRecordType, decode_control_record
 
-    producers.verification_guards.appended(header)
+    producers.verification_guards.on_batch_appended(header)
     aborted = None
     for record in read_records(batch, read_header(batch)):
         record_type, marker = decode_control_record(record)
@@ -76,7 +76,7 @@ def update(
                 header.producer_id, header.producer_epoch, marker.coordinator_epoch, header.max_timestamp, last_offset
             )
             if record_type is ControlRecordType.ABORT and first_offset is not None:
-                undecided = producers.transactions.first_ongoing_offset
-                stable = last_offset + 1 if undecided is None else undecided
+                ongoing = producers.transactions.first_ongoing_offset
+                stable = last_offset + 1 if ongoing is None else ongoing
                 aborted = AbortedTransaction(header.producer_id, first_offset, last_offset, stable)
     return aborted

@@ -170,18 +170,20 @@ class ProducerStateManager:
         return self._entries.get(producer_id)
 
     def begin_verification(
-        self, producer_id: int, producer_epoch: int, sequence: int, *, adds: bool, now_ms: int
+        self, producer_id: int, producer_epoch: int, sequence: int, *, adds_partition: bool, now_ms: int
     ) -> VerificationGuard | Rejection:
         """Return the guard for a transactional batch that the coordinator has to verify first. ONGOING if the
-        transaction is ongoing in this partition already; a rejection if the batch cannot be appended anyway. `adds` as
-        in `VerificationGuard`."""
+        transaction is ongoing in this partition already; a rejection if the batch cannot be appended anyway.
+        `adds_partition` as in `VerificationGuard`."""
         entry = self._entries.get(producer_id)
         if entry is not None:
             if producer_epoch < entry.producer_epoch:
                 return _fenced_epoch(producer_id, producer_epoch, entry)
             if entry.has_ongoing_transaction(producer_epoch):
                 return ONGOING
-        return self.verification_guards.begin(producer_id, producer_epoch, sequence, adds=adds, now_ms=now_ms)
+        return self.verification_guards.begin(
+            producer_id, producer_epoch, sequence, adds_partition=adds_partition, now_ms=now_ms
+        )
 
     def check(
         self, header: RecordBatchHeader, guard: VerificationGuard | None = NOT_REQUIRED
@@ -191,7 +193,7 @@ class ProducerStateManager:
         every transactional batch."""
         entry = self._entries.get(header.producer_id)
         transactional = header.attributes & TRANSACTIONAL_BIT
-        if transactional or self.verification_guards.open:
+        if transactional or self.verification_guards.by_producer:
             rejection = self._check_verification(header, entry, guard)
             if rejection is not None:
                 return rejection
@@ -219,7 +221,7 @@ class ProducerStateManager:
             return None
         if guard is not None and (
             (entry is not None and entry.has_ongoing_transaction(header.producer_epoch))
-            or guard is self.verification_guards.open.get(header.producer_id)
+            or guard is self.verification_guards.by_producer.get(header.producer_id)
         ):
             return None
         return Rejection(
@@ -232,7 +234,7 @@ class ProducerStateManager:
     ) -> Rejection | None:
         """Check the guard of a batch. Accept duplicates and fenced epochs here: `_check_sequence` returns their
         result."""
-        pending = self.verification_guards.open.get(header.producer_id)
+        pending = self.verification_guards.by_producer.get(header.producer_id)
         if pending is None and not header.attributes & TRANSACTIONAL_BIT:
             return None
         if guard is not None and entry is not None and entry.is_duplicate_or_fenced(header):
@@ -240,7 +242,7 @@ class ProducerStateManager:
         rejection = self._check_transaction_begin(header, entry, guard)
         if rejection is not None or pending is None:
             return rejection
-        lowest = 0 if pending.adds and (entry is None or not entry.batches) else pending.lowest_sequence
+        lowest = 0 if pending.adds_partition and (entry is None or not entry.batches) else pending.lowest_sequence
         return _out_of_order(header, lowest - 1) if header.base_sequence > lowest else None
 
     @staticmethod
@@ -306,8 +308,8 @@ class ProducerStateManager:
         batches.append(BatchMetadata(header.last_sequence, first_offset + delta, delta, header.max_timestamp))
         entry.last_timestamp = header.max_timestamp
         if header.attributes & TRANSACTIONAL_BIT:
-            if self.verification_guards.open:
-                self.verification_guards.appended(header)
+            if self.verification_guards.by_producer:
+                self.verification_guards.on_batch_appended(header)
             if entry.current_txn_first_offset is None:
                 entry.current_txn_first_offset = first_offset
                 self.transactions.begin(first_offset)
@@ -333,7 +335,7 @@ class ProducerStateManager:
     def remove_expired(self, now_ms: int) -> None:
         """Remove the guards, and the producers without an ongoing transaction, that are older than
         `producer.id.expiration.ms`."""
-        if self.verification_guards.open:
+        if self.verification_guards.by_producer:
             self.verification_guards.remove_expired(now_ms, self._expiration_ms)
         for entry in list(self._entries.values()):
             if entry.current_txn_first_offset is None and entry.last_timestamp + self._expiration_ms <= now_ms:

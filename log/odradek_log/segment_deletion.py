@@ -21,7 +21,7 @@ def delete_old_segments(log: Log, limit: int) -> int:
     segments = list(log.segments)
     facts = [
         SegmentRetention(end, segment.size, segment.retention_timestamp)
-        for end, segment in zip(log.segments.ends(log.log_end_offset), segments, strict=True)
+        for end, segment in zip(log.segments.end_offsets(log.log_end_offset), segments, strict=True)
     ]
     count = deletable(facts, log.config, log.log_start_offset, limit, log.env.wall_ms())
     if count == len(segments):

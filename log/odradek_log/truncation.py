@@ -39,7 +39,7 @@ def truncate_fully_and_start_at(log: Log, offset: int) -> None:
     """See `Log.truncate_fully_and_start_at`."""
     segment_deletion.remove_segments(log, list(log.segments))
     log.snapshots.remove_all()
-    log.segments.begin(offset, log.config)
+    log.segments.roll_to(offset, log.config)
     log.log_start_offset = offset
     log.leader_epochs.clear()
     _set_log_end_offset(log, offset)
@@ -48,8 +48,8 @@ def truncate_fully_and_start_at(log: Log, offset: int) -> None:
 def _set_log_end_offset(log: Log, offset: int) -> None:
     log.forget_last_batch()
     log.log_end_offset = offset
-    log.flusher.truncated(offset)
-    log.cleaner.truncated(log.segments.active.base_offset)
+    log.flusher.on_truncated(offset)
+    log.cleaner.on_truncated(log.segments.active.base_offset)
     log.leader_epochs.truncate_from_end(offset)
     log.leader_epoch_file.write_if_dirty()
     log.producers.clear()

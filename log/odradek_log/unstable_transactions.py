@@ -14,10 +14,10 @@ from collections import deque
 class UnstableTransactions:
     """The ongoing and unreplicated transactions of one partition, by their first offsets."""
 
-    __slots__ = ("_ongoing", "_unreplicated", "any")
+    __slots__ = ("_ongoing", "_unreplicated", "has_any")
 
     def __init__(self) -> None:
-        self.any = False
+        self.has_any = False
         """Whether there are such transactions; False in most partitions, which then need no look-up."""
         # By first offset, ascending.
         self._ongoing: dict[int, None] = {}
@@ -32,15 +32,15 @@ class UnstableTransactions:
     def begin(self, first_offset: int) -> None:
         """Add an ongoing transaction, whose first record is at the end of the log."""
         self._ongoing[first_offset] = None
-        self.any = True
+        self.has_any = True
 
     def complete(self, first_offset: int, marker_offset: int) -> None:
         """Make an ongoing transaction unreplicated: its marker is at the end of the log."""
         del self._ongoing[first_offset]
-        decided = self._unreplicated
-        while decided and decided[-1][1] > first_offset:
-            decided.pop()
-        decided.append((marker_offset, first_offset))
+        unreplicated = self._unreplicated
+        while unreplicated and unreplicated[-1][1] > first_offset:
+            unreplicated.pop()
+        unreplicated.append((marker_offset, first_offset))
 
     @property
     def first_ongoing_offset(self) -> int | None:
@@ -49,23 +49,23 @@ class UnstableTransactions:
 
     def on_high_watermark_updated(self, high_watermark: int) -> None:
         """Remove the unreplicated transactions whose markers are below the high watermark."""
-        decided = self._unreplicated
-        while decided and decided[0][0] < high_watermark:
-            decided.popleft()
-        self.any = bool(decided or self._ongoing)
+        unreplicated = self._unreplicated
+        while unreplicated and unreplicated[0][0] < high_watermark:
+            unreplicated.popleft()
+        self.has_any = bool(unreplicated or self._ongoing)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Return the first offset of the oldest transaction that is ongoing, or whose marker is at or above the high
         watermark. Between two calls the high watermark may only grow, unless `clear` is called."""
         if self._unreplicated:
             self.on_high_watermark_updated(high_watermark)
-        undecided = self.first_ongoing_offset
+        ongoing = self.first_ongoing_offset
         if not self._unreplicated:
-            return undecided
-        decided = self._unreplicated[0][1]
-        return decided if undecided is None else min(decided, undecided)
+            return ongoing
+        unreplicated = self._unreplicated[0][1]
+        return unreplicated if ongoing is None else min(unreplicated, ongoing)
 
     def clear(self) -> None:
         self._ongoing.clear()
         self._unreplicated.clear()
-        self.any = False
+        self.has_any = False

@@ -15,43 +15,45 @@ from odradek_wire.records.batch import RecordBatchHeader
 class VerificationGuard:
     """One verification of a producer's transaction, compared by identity."""
 
-    __slots__ = ("adds", "began_ms", "lowest_sequence", "producer_epoch")
+    __slots__ = ("adds_partition", "began_ms", "lowest_sequence", "producer_epoch")
 
-    def __init__(self, producer_epoch: int, sequence: int, *, adds: bool, began_ms: int) -> None:
-        """`adds`: the coordinator adds the partition to the transaction (transaction version 2)."""
+    def __init__(self, producer_epoch: int, sequence: int, *, adds_partition: bool, began_ms: int) -> None:
+        """`adds_partition`: the coordinator adds the partition to the transaction (transaction version 2)."""
         self.producer_epoch = producer_epoch
         self.lowest_sequence = sequence
         """The lowest first sequence of all batches that wait with this guard."""
-        self.adds = adds
+        self.adds_partition = adds_partition
         self.began_ms = began_ms
 
 
-NOT_REQUIRED = VerificationGuard(-1, -1, adds=False, began_ms=0)
+NOT_REQUIRED = VerificationGuard(-1, -1, adds_partition=False, began_ms=0)
 """The guard of a transactional batch that needs no verification."""
 
-ONGOING = VerificationGuard(-1, -1, adds=False, began_ms=0)
+ONGOING = VerificationGuard(-1, -1, adds_partition=False, began_ms=0)
 """The guard of a batch of an ongoing transaction; the append checks that the transaction is still ongoing."""
 
 
 class VerificationGuards:
     """The guards of one partition by producer id."""
 
-    __slots__ = ("open",)
+    __slots__ = ("by_producer",)
 
     def __init__(self) -> None:
-        self.open: dict[int, VerificationGuard] = {}
+        self.by_producer: dict[int, VerificationGuard] = {}
 
     def begin(
-        self, producer_id: int, producer_epoch: int, sequence: int, *, adds: bool, now_ms: int
+        self, producer_id: int, producer_epoch: int, sequence: int, *, adds_partition: bool, now_ms: int
     ) -> VerificationGuard:
         """Return the guard of a batch that is to begin a transaction. The batches of one producer share a guard until
         one of them is appended.
 
         Until then no batch may be appended before the one with the lowest sequence: the client would send that one
         again, and it would be out of order."""
-        guard = self.open.get(producer_id)
+        guard = self.by_producer.get(producer_id)
         if guard is None:
-            guard = self.open[producer_id] = VerificationGuard(producer_epoch, sequence, adds=adds, began_ms=now_ms)
+            guard = self.by_producer[producer_id] = VerificationGuard(
+                producer_epoch, sequence, adds_partition=adds_partition, began_ms=now_ms
+            )
         elif producer_epoch > guard.producer_epoch:
             guard.producer_epoch = producer_epoch
             guard.lowest_sequence = sequence
@@ -59,18 +61,18 @@ class VerificationGuards:
             guard.lowest_sequence = sequence
         return guard
 
-    def appended(self, header: RecordBatchHeader) -> None:
+    def on_batch_appended(self, header: RecordBatchHeader) -> None:
         """Remove the producer's guard: a batch of its transaction, or the marker that ends one, has been appended."""
-        guard = self.open.get(header.producer_id)
+        guard = self.by_producer.get(header.producer_id)
         if guard is None:
             return
-        if header.is_control and guard.adds and header.producer_epoch == guard.producer_epoch:
+        if header.is_control and guard.adds_partition and header.producer_epoch == guard.producer_epoch:
             # Under transaction version 2 a marker has the epoch of the next transaction: keep the guard of that one.
             return
-        del self.open[header.producer_id]
+        del self.by_producer[header.producer_id]
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
         """Remove guards that began `expiration_ms` ago or earlier."""
-        for producer_id, guard in list(self.open.items()):
+        for producer_id, guard in list(self.by_producer.items()):
             if guard.began_ms + expiration_ms <= now_ms:
-                del self.open[producer_id]
+                del self.by_producer[producer_id]

@@ -460,4 +460,4 @@ def pieces_of(log: Log) -> Iterator[FileSlice]:
     offset = log.log_start_offset
     while (piece := log.read(offset, 1 << 20)) is not None:
         yield piece
-        offset = log.segments.end_of(piece, log.log_end_offset)
+        offset = log.segments.offset_after_slice(piece, log.log_end_offset)

@@ -169,6 +169,6 @@ def test_any_order_of_events_gives_the_first_unstable_offset(seed: int) -> None:
                     transactions.on_high_watermark_updated(high_watermark)
         unstable = still_open + [first for first, marker in decided if marker >= high_watermark]
         assert transactions.first_unstable_offset(high_watermark) == min(unstable, default=None)
-        assert transactions.any == bool(unstable)
+        assert transactions.has_any == bool(unstable)
         assert transactions.first_ongoing_offset == min(still_open, default=None)
     assert len(transactions) <= len(unstable)

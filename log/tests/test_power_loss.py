@@ -177,7 +177,7 @@ def test_time_indexes_are_on_the_disk_before_a_start_trusts_them(tmp_path: Path,
     found = [log.offset_for_timestamp(START_MS + number) for number in range(log.log_end_offset)]
     assert found == [(number, START_MS + number, 0) for number in range(log.log_end_offset)]
     newest = [segment.largest_timestamp[0] - START_MS + 1 for segment in log.segments if segment.size]
-    assert newest == log.segments.ends(log.log_end_offset)[: len(newest)]
+    assert newest == log.segments.end_offsets(log.log_end_offset)[: len(newest)]
     assert log.log_end_offset >= log.segments.active.base_offset > 0
 
 

@@ -49,7 +49,7 @@ FIRST, SECOND = AbortedTransaction(7, 0, 6, 2), AbortedTransaction(7, 8, 10, 11)
 def test_an_aborted_transaction_is_indexed_in_the_segment_of_its_marker(tmp_path: Path) -> None:
     log = _with_transactions(tmp_path)
     first, second = log.segments
-    assert (first.aborted(), second.aborted()) == ([FIRST], [SECOND])
+    assert (first.aborted_transactions(), second.aborted_transactions()) == ([FIRST], [SECOND])
     assert (tmp_path / "t-0" / TXN_INDEX).read_bytes() == bytes.fromhex(
         "00000000000000000007000000000000000000000000000000060000000000000002"
     )
@@ -171,14 +171,14 @@ def test_aborted_transactions_reach_to_the_next_indexed_batch(tmp_path: Path) ->
     _end(log, 8, commit=False)
     first = log.segments.first
     aborted = [AbortedTransaction(7, 3 * at, 3 * at + 2, 3 * at + 3) for at in (1, 3, 5, 7)]
-    assert first.aborted() == aborted
+    assert first.aborted_transactions() == aborted
     for offset in (0, 4, 12, 23):
         for size in (1, 200, 1 << 20):
             piece = log.read(offset, size)
             assert piece is not None
             read = [header.next_offset for header in iterate(piece.tobytes(), allow_partial=True)]
             end = read[-1] if read else offset + 1
-            found = log.aborted_in(offset, piece)
+            found = log.aborted_transactions_of_slice(offset, piece)
             assert [each for each in found if each.first_offset < end] == log.aborted_transactions(offset, end)
             positions = first.offset_index.positions
             indexed = [at for at, position in enumerate(positions) if position >= piece.position + piece.size]
@@ -186,7 +186,7 @@ def test_aborted_transactions_reach_to_the_next_indexed_batch(tmp_path: Path) ->
             assert found == log.aborted_transactions(offset, bound)
     last = log.read(24, 1 << 20)
     assert last is not None
-    assert log.aborted_in(24, last) == [AbortedTransaction(8, 24, 26, 27)]
+    assert log.aborted_transactions_of_slice(24, last) == [AbortedTransaction(8, 24, 26, 27)]
 
 
 def test_an_index_that_memory_did_without_is_read_again(tmp_path: Path) -> None:

@@ -172,12 +172,12 @@ class Story:
 
     def check(self) -> None:
         log, stable = self.log, self.last_stable_offset()
-        undecided = [
+        ongoing = [
             each.offset
             for each in self.written
             if each.transaction is not None and each.transaction.marker is None and each.offset >= log.log_start_offset
         ]
-        assert log.log_start_offset <= stable <= min(undecided, default=log.log_end_offset)
+        assert log.log_start_offset <= stable <= min(ongoing, default=log.log_end_offset)
         if stable < log.log_end_offset:
             assert any(each.marker is None for each in self.transactions)
         start = self.chance.randint(log.log_start_offset, log.log_end_offset)
@@ -201,7 +201,7 @@ def read_committed(log: Log, offset: int, limit: int) -> list[Record]:
     """Read like a read_committed consumer: skip aborted transactions from their first record to their marker."""
     found: list[Record] = []
     while offset < limit and (piece := log.read(offset, 700, limit=limit)) is not None:
-        coming = sorted(log.aborted_in(offset, piece), key=lambda each: each.first_offset)
+        coming = sorted(log.aborted_transactions_of_slice(offset, piece), key=lambda each: each.first_offset)
         aborted: set[int] = set()
         data, before = memoryview(piece.tobytes()), offset
         for header in iterate(data, allow_partial=True):

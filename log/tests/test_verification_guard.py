@@ -27,9 +27,9 @@ def header(sequence: int = 0, epoch: int = 0, *, transactional: bool = True) -> 
 
 
 def begin(
-    producers: ProducerStateManager, sequence: int = 0, epoch: int = 0, *, adds: bool = False
+    producers: ProducerStateManager, sequence: int = 0, epoch: int = 0, *, adds_partition: bool = False
 ) -> VerificationGuard:
-    found = producers.begin_verification(PRODUCER, epoch, sequence, adds=adds, now_ms=START_MS)
+    found = producers.begin_verification(PRODUCER, epoch, sequence, adds_partition=adds_partition, now_ms=START_MS)
     assert isinstance(found, VerificationGuard)
     return found
 
@@ -53,7 +53,7 @@ def error(verdict: Rejection | BatchMetadata | None) -> ErrorCode | None:
 def test_a_transaction_begins_with_its_current_verification_guard() -> None:
     producers = ProducerStateManager(HOUR_MS)
     mine = begin(producers)
-    stranger = VerificationGuard(0, 0, adds=False, began_ms=START_MS)
+    stranger = VerificationGuard(0, 0, adds_partition=False, began_ms=START_MS)
     assert error(producers.check(header(), None)) is ErrorCode.INVALID_TXN_STATE
     assert error(producers.check(header(), stranger)) is ErrorCode.INVALID_TXN_STATE
     assert producers.check(header(), mine) is None
@@ -73,7 +73,7 @@ def test_within_a_transaction_nothing_is_asked_and_nothing_needed() -> None:
     producers.update(header(), 10)
     assert begin(producers, 1) is ONGOING
     assert producers.check(header(1), ONGOING) is None
-    assert not producers.verification_guards.open
+    assert not producers.verification_guards.by_producer
     end(producers, epoch=0)
     assert error(producers.check(header(1), ONGOING)) is ErrorCode.INVALID_TXN_STATE
 
@@ -92,7 +92,7 @@ def test_the_marker_of_a_transaction_removes_its_verification_guard() -> None:
 def test_under_version_2_a_late_marker_keeps_the_next_verification_guard() -> None:
     producers = ProducerStateManager(HOUR_MS)
     producers.update(header(0, epoch=3), 10)
-    following = begin(producers, epoch=4, adds=True)
+    following = begin(producers, epoch=4, adds_partition=True)
     end(producers, epoch=4)
     assert producers.check(header(0, epoch=4), following) is None
     end(producers, epoch=5)
@@ -104,7 +104,7 @@ def test_an_ongoing_transaction_of_an_older_epoch_needs_verification() -> None:
     producers.update(header(0, epoch=3), 10)
     assert begin(producers, epoch=4)
     assert error(producers.check(header(0, epoch=4), ONGOING)) is ErrorCode.INVALID_TXN_STATE
-    refused = producers.begin_verification(PRODUCER, 2, 0, adds=False, now_ms=START_MS)
+    refused = producers.begin_verification(PRODUCER, 2, 0, adds_partition=False, now_ms=START_MS)
     assert isinstance(refused, Rejection)
     assert refused.error is ErrorCode.INVALID_PRODUCER_EPOCH
     assert error(producers.check(header(0, epoch=2), ONGOING)) is ErrorCode.INVALID_PRODUCER_EPOCH
@@ -122,9 +122,9 @@ def test_no_batch_is_appended_before_the_lowest_sequence_of_its_guard() -> None:
 
 
 def test_under_version_2_an_unknown_producer_begins_with_sequence_0() -> None:
-    for adds, expected in ((True, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), (False, None)):
+    for adds_partition, expected in ((True, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), (False, None)):
         producers = ProducerStateManager(HOUR_MS)
-        mine = begin(producers, sequence=4, adds=adds)
+        mine = begin(producers, sequence=4, adds_partition=adds_partition)
         assert error(producers.check(header(4), mine)) is expected
 
 
@@ -143,7 +143,7 @@ def test_a_non_transactional_batch_in_an_ongoing_transaction_is_rejected() -> No
     for _ in range(2):
         assert error(producers.check(header(1, transactional=False))) is ErrorCode.INVALID_TXN_STATE
         assert error(producers.check(header(3, transactional=False))) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        producers.verification_guards.begin(PRODUCER + 1, 0, 0, adds=False, now_ms=START_MS)
+        producers.verification_guards.begin(PRODUCER + 1, 0, 0, adds_partition=False, now_ms=START_MS)
     end(producers, epoch=0)
     assert producers.check(header(1, transactional=False)) is None
 

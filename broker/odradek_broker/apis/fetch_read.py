@@ -219,5 +219,5 @@ def _aborted(partition: Partition, fetch_offset: int, found: FileSlice) -> list[
     """Return the aborted transactions in the records that were found. Raises STORAGE_ERRORS."""
     return [
         AbortedTransaction(transaction.producer_id, transaction.first_offset)
-        for transaction in partition.log.aborted_in(fetch_offset, found)
+        for transaction in partition.log.aborted_transactions_of_slice(fetch_offset, found)
     ]

@@ -166,7 +166,7 @@ class Partition:
         """The end of the records that read_committed reads: the first offset of the oldest transaction whose marker is
         not below the high watermark, else the high watermark. It advances with the high watermark or the log start
         offset."""
-        if not self.log.producers.transactions.any:
+        if not self.log.producers.transactions.has_any:
             return self.high_watermark  # without a further call: every Fetch reads it
         unstable = self.log.first_unstable_offset(self.high_watermark)
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
@@ -220,16 +220,16 @@ class Partition:
         self.try_complete_delayed()
 
     def begin_verification(
-        self, producer_id: int, producer_epoch: int, sequence: int, *, adds: bool
+        self, producer_id: int, producer_epoch: int, sequence: int, *, adds_partition: bool
     ) -> VerificationGuard | ErrorCode:
         """Return the guard for `append` of a transactional batch, to be used when the transaction coordinator has
-        confirmed that this partition is part of the transaction, or, with `adds`, has added it. Return ONGOING if the
-        coordinator need not be asked, or the error for a batch that is rejected anyway."""
+        confirmed that this partition is part of the transaction, or, with `adds_partition`, has added it. Return
+        ONGOING if the coordinator need not be asked, or the error for a batch that is rejected anyway."""
         if self.leader is None or self.error:
             return self.error
         log = self.log
         found = log.producers.begin_verification(
-            producer_id, producer_epoch, sequence, adds=adds, now_ms=log.env.wall_ms()
+            producer_id, producer_epoch, sequence, adds_partition=adds_partition, now_ms=log.env.wall_ms()
         )
         return found.error if isinstance(found, Rejection) else found
 

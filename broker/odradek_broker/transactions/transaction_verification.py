@@ -55,7 +55,7 @@ def verify(
         if not operation.adds and not required:
             verification.guards[topic_partition] = NOT_REQUIRED
             continue
-        guard = partition.begin_verification(*producer, sequence, adds=operation.adds)
+        guard = partition.begin_verification(*producer, sequence, adds_partition=operation.adds)
         if isinstance(guard, ErrorCode):
             verification.errors[topic_partition] = guard
             continue

@@ -105,7 +105,7 @@ class Cleaner:
         self._producers = last_records(log.producers)
         # Includes transactions with records in the cleaned part and their marker after it.
         with log.handling_disk_errors("read aborted transactions"):
-            self._aborted = [each for segment in self._segments for each in segment.aborted()]
+            self._aborted = [each for segment in self._segments for each in segment.aborted_transactions()]
         self._interruptions = log.cleaner.interruptions
         self._offsets = OffsetMap(limits.dedupe_buffer_bytes, limits.load_factor)
         self._target: CleanedSegment | None = None
