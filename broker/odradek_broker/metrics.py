@@ -61,7 +61,7 @@ def collect(broker: Broker, server: Server, cleaner: LogCleaner | None, loop_lag
     yield _gauge(
         "kafka_server_FetchSessionCache_NumIncrementalFetchSessions", "Fetch sessions.", len(broker.fetch_sessions)
     )
-    yield _gauge("odradek_event_loop_lag_seconds", "How late the event loop was, lately.", loop_lag_s)
+    yield _gauge("odradek_event_loop_lag_seconds", "Delay of the event loop at the last check.", loop_lag_s)
 
 
 def _requests(server: Server) -> Iterator[Metric]:
@@ -119,7 +119,9 @@ def _partitions(broker: Broker) -> Iterator[Metric]:
     offline = sum(each.error == ErrorCode.KAFKA_STORAGE_ERROR for each in hosted)
     yield _gauge("kafka_server_ReplicaManager_OfflineReplicaCount", "Replicas whose log failed.", offline)
     lacking = sum(each.leader is not None and len(each.leader.isr) < len(each.leader.replicas) for each in hosted)
-    yield _gauge("kafka_server_ReplicaManager_UnderReplicatedPartitions", "Led, with replicas not in sync.", lacking)
+    yield _gauge(
+        "kafka_server_ReplicaManager_UnderReplicatedPartitions", "Led partitions with replicas not in sync.", lacking
+    )
 
 
 def _cluster(broker: Broker) -> Iterator[Metric]:
@@ -138,7 +140,7 @@ def _open_transactions(broker: Broker) -> Iterator[Metric]:
     led = [each for each in broker.partitions if each.leader is not None]
     logs = [log for each in led if (log := each.served_log) is not None and log.failure is None]
     begun = [log for log in logs if log.producers.transactions.first_ongoing_offset is not None]
-    yield _gauge("odradek_partitions_with_open_transactions", "Led, with an open transaction.", len(begun))
+    yield _gauge("odradek_partitions_with_open_transactions", "Led partitions with an open transaction.", len(begun))
     limit_ms = broker.config.integer("transaction.max.timeout.ms") + LATE_MS
     before_ms = broker.clock.wall_ms() - limit_ms
     late = sum(
@@ -149,7 +151,7 @@ def _open_transactions(broker: Broker) -> Iterator[Metric]:
     )
     yield _gauge(
         "kafka_server_ReplicaManager_PartitionsWithLateTransactionsCount",
-        "Led, with a transaction that its coordinator should have ended.",
+        "Led partitions with a transaction that its coordinator should have ended.",
         late,
     )
     producers = sum(len(log.producers) for each in broker.partitions if (log := each.served_log) is not None)
@@ -173,11 +175,11 @@ def _coordinated_transactions(broker: Broker) -> Iterator[Metric]:
     now_ms = broker.clock.wall_ms()
     ages_ms = [now_ms - each.start_ms for each in transactions if each.state is TransactionState.ONGOING]
     oldest_s = max(ages_ms, default=0) / 1000
-    yield _gauge("odradek_transactions_oldest_open_seconds", "How long the oldest open one is open.", oldest_s)
+    yield _gauge("odradek_transactions_oldest_open_seconds", "Age of the oldest open transaction.", oldest_s)
     yield Metric(
         "odradek_transactions_ended_total",
         "counter",
-        "Transactions that were decided here.",
+        "Transactions that this coordinator has decided to commit or abort.",
         [
             ({"outcome": each.value}, 0 if coordinator is None else coordinator.outcome_counts[each])
             for each in TransactionOutcome
@@ -185,12 +187,12 @@ def _coordinated_transactions(broker: Broker) -> Iterator[Metric]:
     )
     yield _gauge(
         "odradek_transaction_markers_left",
-        "Markers of decided transactions that are on their way, or wait.",
+        "Transaction markers of decided transactions that are not yet written.",
         sum(shard.markers_left for shard in shards),
     )
     yield _gauge(
         "kafka_coordinator_transaction_TransactionMarkerChannelManager_UnknownDestinationQueueSize",
-        "Those of them that wait for a leader, or to be sent again.",
+        "Transaction markers that wait for a leader or for a retry.",
         0 if coordinator is None else coordinator.markers_to_retry,
     )
     yield Metric(
@@ -204,9 +206,15 @@ def _coordinated_transactions(broker: Broker) -> Iterator[Metric]:
 def _cleaner(broker: Broker, cleaner: LogCleaner) -> Iterator[Metric]:
     manager, thread = "kafka_log_LogCleanerManager_", "kafka_log_LogCleaner_"
     done = cleaner.last_pass
-    yield _gauge(f"{manager}max_dirty_percent", "Of the dirtiest log, lately.", int(100 * cleaner.max_dirty_ratio))
+    yield _gauge(
+        f"{manager}max_dirty_percent",
+        "Dirty ratio of the dirtiest log at the last check, in percent.",
+        int(100 * cleaner.max_dirty_ratio),
+    )
     since_ms = broker.clock.monotonic_ms() - cleaner.last_run_ms
-    yield _gauge(f"{manager}time_since_last_run_ms", "Since something to compact was looked for.", since_ms)
+    yield _gauge(
+        f"{manager}time_since_last_run_ms", "Milliseconds since the cleaner last looked for a dirty log.", since_ms
+    )
     uncleanable = Counter({directory.path: 0 for directory in broker.log_directories.all})
     for partition in broker.partitions:
         log, directory = partition.served_log, partition.directory
@@ -218,24 +226,26 @@ def _cleaner(broker: Broker, cleaner: LogCleaner) -> Iterator[Metric]:
         "Logs that cannot be cleaned.",
         [({"logDirectory": path}, count) for path, count in sorted(uncleanable.items())],
     )
-    yield _gauge(f"{thread}max_clean_time_secs", "How long the last pass took.", done.took_ms // 1000)
+    yield _gauge(f"{thread}max_clean_time_secs", "Duration of the last pass in seconds.", done.took_ms // 1000)
     recopied = 100 * done.bytes_written // max(done.bytes_read, 1)
-    yield _gauge(f"{thread}cleaner_recopy_percent", "What the last pass left of what it read.", recopied)
+    yield _gauge(f"{thread}cleaner_recopy_percent", "Bytes written per 100 bytes read in the last pass.", recopied)
     used = int(100 * done.buffer_utilization)
-    yield _gauge(f"{thread}max_buffer_utilization_percent", "Of the dedupe buffer, in the last pass.", used)
+    yield _gauge(
+        f"{thread}max_buffer_utilization_percent", "Use of the dedupe buffer in the last pass, in percent.", used
+    )
     totals = cleaner.totals
-    for what, read, written in (
+    for unit, read, written in (
         ("bytes", totals.bytes_read, totals.bytes_written),
         ("records", totals.records_read, totals.records_written),
     ):
         yield Metric(
-            f"odradek_log_cleaner_{what}_total",
+            f"odradek_log_cleaner_{unit}_total",
             "counter",
-            f"{what.capitalize()} of the logs that were compacted: what passes read, and what they left of it.",
+            f"{unit.capitalize()} that cleaner passes read and wrote.",
             [({"what": "read"}, read), ({"what": "written"}, written)],
         )
     passes = [(NONE, float(totals.passes))]
-    yield Metric("odradek_log_cleaner_passes_total", "counter", "Passes that came to their end.", passes)
+    yield Metric("odradek_log_cleaner_passes_total", "counter", "Completed cleaner passes.", passes)
 
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:
