@@ -335,7 +335,7 @@ class Broker:
         for partition in self.partitions:
             leader = partition.leader
             if leader is not None and broker_id in leader.followers:
-                partition.apply_effects(leader.cannot_join(broker_id))
+                partition.apply_effects(leader.stop_waiting_for(broker_id))
                 partition.try_complete_delayed()
 
     def maybe_shrink_isr(self) -> None:

@@ -39,7 +39,7 @@ def power_loss_without_synced_acknowledgements(patch: pytest.MonkeyPatch) -> Non
 def acknowledgements_before_the_sync(patch: pytest.MonkeyPatch) -> None:
     def begin(self: LogSyncer, partition: Partition) -> None:
         partition.log.flusher.recovery_point = partition.log.log_end_offset
-        partition.synced()
+        partition.on_synced()
 
     patch.setattr(LogSyncer, "begin", begin)
 

@@ -40,7 +40,7 @@ def refusal(ctx: Context, partition: Partition, wanted: FetchedPartition, follow
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     version, epoch = ctx.api_version, wanted.leader_epoch
     if partition.error or epoch not in (-1, partition.leader_epoch):
-        refused = partition.check_epoch(epoch)
+        refused = partition.check_leader_epoch(epoch)
         # A consumer may read a follower's committed records, whether or not there is a leader (KIP-392).
         here = refused == ErrorCode.NOT_LEADER_OR_FOLLOWER and partition.served_log is not None
         if not (here and follower is None and version >= FIRST_VERSION_WITH_FOLLOWERS):

@@ -73,7 +73,7 @@ def _partition(
         exists = ctx.broker.image.partition(topic, wanted.partition_index) is not None
         missing = ErrorCode.NOT_LEADER_OR_FOLLOWER if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return _error(ctx, wanted, missing)
-    error = partition.check_epoch(wanted.current_leader_epoch)
+    error = partition.check_leader_epoch(wanted.current_leader_epoch)
     if error:
         return _error(ctx, wanted, error)
     # A replica, or a debugger of one, sees the log's end; consumers see committed offsets.

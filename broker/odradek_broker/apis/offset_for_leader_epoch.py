@@ -38,7 +38,7 @@ def _end_offset(ctx: Context, topic: str, wanted: OffsetForLeaderPartition) -> E
         return EpochEndOffset(
             ErrorCode.NOT_LEADER_OR_FOLLOWER if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, wanted.partition
         )
-    error = partition.check_epoch(wanted.current_leader_epoch)
+    error = partition.check_leader_epoch(wanted.current_leader_epoch)
     if error:
         return EpochEndOffset(error, wanted.partition)
     epoch, end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)

@@ -48,8 +48,8 @@ class AlterPartitionManager:
         )
 
     def propose(self, partition: Partition, isr: frozenset[int]) -> None:
-        """Send the proposal, then call `isr_decided` or `isr_refused` of the partition, unless the decision comes with
-        the metadata."""
+        """Send the proposal, then call `apply_isr` or `drop_proposed_isr` of the partition, unless the decision comes
+        with the metadata."""
         self._proposals.add(partition, isr)
 
     async def close(self) -> None:
@@ -94,7 +94,7 @@ class AlterPartitionManager:
                 if leader is None or leader.proposed_isr != proposals[partition]:
                     continue  # The metadata arrived before the response.
                 if result.error_code in _REFUSED:
-                    partition.isr_refused()
+                    partition.drop_proposed_isr()
                 elif result.error_code in _NEWER_METADATA:
                     self._state.log.debug(
                         "AlterPartition refused, waiting for metadata", partition=f"{partition.topic}-{partition.index}"
@@ -102,5 +102,5 @@ class AlterPartitionManager:
                 elif result.error_code:
                     again[partition] = proposals[partition]
                 elif result.leader_epoch == leader.leader_epoch:
-                    partition.isr_decided(frozenset(result.isr), result.partition_epoch)
+                    partition.apply_isr(frozenset(result.isr), result.partition_epoch)
         return again

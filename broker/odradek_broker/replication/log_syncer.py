@@ -29,12 +29,12 @@ class LogSyncer:
         self._running: set[Log] = set()
 
     def begin(self, partition: Partition) -> None:
-        """Sync the partition's log up to its end, after a sync that runs already, and call `partition.synced`."""
+        """Sync the partition's log up to its end, after a sync that runs already, and call `partition.on_synced`."""
         log = partition.log
         if log in self._running:
             return
         if not is_unsynced(log):  # `flush.messages` has flushed it
-            partition.synced()
+            partition.on_synced()
             return
         future = self._executor.run("sync", log.flush)
         if future is not None:
@@ -45,7 +45,7 @@ class LogSyncer:
         """A flush that failed has taken the log and its partition offline."""
         self._running.discard(log)
         if partition.served_log is log and log.failure is None:
-            partition.synced()
+            partition.on_synced()
             if is_unsynced(log):
                 self.begin(partition)
 

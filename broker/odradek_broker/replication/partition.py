@@ -181,12 +181,12 @@ class Partition:
         """Whether the high watermark is below the log end offset at this leader's election (KIP-207)."""
         return self.leader is not None and self.high_watermark < self.leader.leader_epoch_start_offset
 
-    def check_epoch(self, asked: int) -> ErrorCode:
-        """Return the error for a client whose request has the leader epoch `asked`, -1 for none. An error of the
+    def check_leader_epoch(self, requested: int) -> ErrorCode:
+        """Return the error for a client whose request has the leader epoch `requested`, -1 for none. An error of the
         epoch comes before any other except KAFKA_STORAGE_ERROR, also on a follower."""
-        if asked in (-1, self.leader_epoch) or self.error == ErrorCode.KAFKA_STORAGE_ERROR:
+        if requested in (-1, self.leader_epoch) or self.error == ErrorCode.KAFKA_STORAGE_ERROR:
             return self.error
-        return ErrorCode.FENCED_LEADER_EPOCH if asked < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.FENCED_LEADER_EPOCH if requested < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def set_min_insync_replicas(self, count: int) -> None:
         self.min_insync_replicas = count
@@ -266,15 +266,17 @@ class Partition:
             if self.replica_watchers.operations:
                 self.purgatory.check_and_complete(self.replica_watchers)
             if self.log_syncer is None:
-                self.apply_effects(leader.appended(partition_log.log_end_offset))
+                self.apply_effects(leader.record_log_end_offset(partition_log.log_end_offset))
             else:
                 self.log_syncer.begin(self)
         return result
 
-    def synced(self) -> None:
+    def on_synced(self) -> None:
         """Pass the recovery point to the leader core, because more of the log is on the disk."""
         if self.leader is not None and not self.error:
-            self.apply_effects(self.leader.appended(max(self.log.recovery_point, self.leader.log_end_offset)))
+            self.apply_effects(
+                self.leader.record_log_end_offset(max(self.log.recovery_point, self.leader.log_end_offset))
+            )
             self.try_complete_delayed()  # acks=1 waits for this sync alone
 
     def end_transaction(self, marker: TransactionMarker) -> AppendResult:
@@ -381,28 +383,28 @@ class Partition:
         if self.leader is not None and not self.leader.is_sole_replica and self.error != ErrorCode.KAFKA_STORAGE_ERROR:
             self.apply_effects(self.leader.maybe_shrink_isr(now_ms, lag_time_max_ms))
 
-    def isr_decided(self, isr: frozenset[int], partition_epoch: int) -> None:
+    def apply_isr(self, isr: frozenset[int], partition_epoch: int) -> None:
         """Apply the ISR that the controller has decided on."""
         assert self.leader is not None
-        self.apply_effects(self.leader.isr_decided(isr, partition_epoch))
+        self.apply_effects(self.leader.apply_isr(isr, partition_epoch))
         self._update_checks()
         # A waiting Fetch of a follower that is no longer a replica, or not in the ISR, must be tried again.
         if self.replica_watchers.operations:
             self.purgatory.check_and_complete(self.replica_watchers)
 
-    def isr_refused(self) -> None:
+    def drop_proposed_isr(self) -> None:
         """Drop the proposed ISR, which the controller has not accepted."""
         assert self.leader is not None
-        self.apply_effects(self.leader.isr_refused())
+        self.apply_effects(self.leader.drop_proposed_isr())
 
-    def changed_within_epoch(self, replicas: tuple[int, ...], isr: frozenset[int], partition_epoch: int) -> None:
+    def apply_change_within_epoch(self, replicas: tuple[int, ...], isr: frozenset[int], partition_epoch: int) -> None:
         """Apply metadata with the same leader epoch: replicas and ISR may differ. Metadata with an old partition epoch
         is ignored, because it does not decide on a later proposal."""
         assert self.leader is not None
         if partition_epoch > self.leader.partition_epoch:
             if replicas != self.leader.replicas:
                 self.apply_effects(self.leader.replicas_changed(replicas))
-            self.isr_decided(isr, partition_epoch)
+            self.apply_isr(isr, partition_epoch)
 
     def apply_effects(self, effects: list[Effect]) -> None:
         """Apply the effects that the leader core returned."""

@@ -157,7 +157,7 @@ class ReplicaManager:
         else:
             if partition.leader.replicas != registration.replicas:
                 changes.replicas_changed.append(partition)
-            partition.changed_within_epoch(
+            partition.apply_change_within_epoch(
                 registration.replicas, frozenset(registration.isr), registration.partition_epoch
             )
 

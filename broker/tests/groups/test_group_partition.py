@@ -111,7 +111,7 @@ def test_a_write_may_follow_a_timed_out_write_immediately(followed: CoordinatorA
 
 def test_nothing_is_written_below_min_insync_replicas(followed: CoordinatorAlone) -> None:
     followed.partition.set_min_insync_replicas(2)
-    followed.partition.isr_decided(frozenset({1}), 1)
+    followed.partition.apply_isr(frozenset({1}), 1)
     outcomes: list[ErrorCode] = []
     followed.groups.write([offset(5)], outcomes.append)
     assert (outcomes, followed.partition.log_end_offset) == ([ErrorCode.NOT_ENOUGH_REPLICAS], 0)
@@ -119,7 +119,7 @@ def test_nothing_is_written_below_min_insync_replicas(followed: CoordinatorAlone
 
 def test_a_failed_commit_is_a_response_and_no_warning(followed: CoordinatorAlone) -> None:
     followed.partition.set_min_insync_replicas(2)
-    followed.partition.isr_decided(frozenset({1}), 1)
+    followed.partition.apply_isr(frozenset({1}), 1)
     response: Deferred[OffsetCommitResponse] = Deferred()
     partition = OffsetCommitRequest.OffsetCommitRequestPartition(0, 5)
     topic = OffsetCommitRequest.OffsetCommitRequestTopic("t", partitions=[partition])

@@ -337,7 +337,7 @@ async def test_an_idle_follower_rejoins_an_isr_that_it_left(trio: Trio) -> None:
     partition = trio.hosted(1)
     assert partition.leader is not None
     # The response to AlterPartition arrives before the metadata.
-    partition.isr_decided(frozenset({1}), partition.leader.partition_epoch + 1)
+    partition.apply_isr(frozenset({1}), partition.leader.partition_epoch + 1)
     await trio.until(lambda: partition.leader is not None and partition.leader.proposed_isr == {1, 2})
 
 

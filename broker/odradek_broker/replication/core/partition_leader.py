@@ -22,7 +22,8 @@ append:
 - `produce_append.append_usual_batch`: decides by `needs_full_checks` and `is_sole_replica` that acks=all need not wait.
 - `FollowerProgress.idle_session`: a follower for which the partition is idle counts as caught up (`caught_up_ms`);
   `idle_partitions.is_idle_for_follower` asks whether the follower is in `isr`.
-- `PartitionLeader.joining`: followers outside the ISR for which the high watermark waits; kept between their Fetches.
+- `PartitionLeader.expected_to_join`: followers outside the ISR for which the high watermark waits; kept between their
+  Fetches.
 - `PartitionLeader.min_isr` and `Partition.min_insync_replicas`: copies of `min.insync.replicas`; a partition keeps
   its own for the next epoch.
 """
@@ -31,9 +32,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NewType, Protocol
+from typing import Protocol
 
-BrokerId = NewType("BrokerId", int)
 NEVER_MS = -(1 << 62)
 
 
@@ -102,11 +102,11 @@ class PartitionLeader:
 
     __slots__ = (
         "broker_id",
+        "expected_to_join",
         "followers",
         "high_watermark",
         "is_sole_replica",
         "isr",
-        "joining",
         "leader_epoch",
         "leader_epoch_start_offset",
         "log_end_offset",
@@ -147,14 +147,14 @@ class PartitionLeader:
             for replica in replicas
             if replica != broker_id
         }
-        self.joining: frozenset[int] = frozenset()
+        self.expected_to_join: frozenset[int] = frozenset()
         """Followers outside the ISR that were caught up at their last Fetch. The high watermark waits for them, because
         under load they could never join otherwise (Kafka's shouldWaitForReplicaToJoinIsr)."""
         self.is_sole_replica = replicas == (broker_id,)
         self.min_isr = min_isr
         self.advance_high_watermark()
 
-    def appended(self, log_end_offset: int) -> list[Effect]:
+    def record_log_end_offset(self, log_end_offset: int) -> list[Effect]:
         """Record the leader's log end offset after an append, or the end of its records that are on the disk."""
         assert log_end_offset >= self.log_end_offset
         self.log_end_offset = log_end_offset
@@ -191,7 +191,9 @@ class PartitionLeader:
         progress.log_end_offset = fetch_offset
         progress.log_start_offset = follower_log_start
         if follower not in self.isr:
-            self.joining = self.joining | {follower} if caught_up and may_join else self.joining - {follower}
+            self.expected_to_join = (
+                self.expected_to_join | {follower} if caught_up and may_join else self.expected_to_join - {follower}
+            )
         effects = self.advance_high_watermark()
         if (
             follower not in self.isr
@@ -211,19 +213,19 @@ class PartitionLeader:
             if progress.log_end_offset != self.log_end_offset and now_ms - progress.caught_up_ms > lag_time_max_ms
         }
         effects: list[Effect] = []
-        if self.joining & slow:
-            self.joining -= slow
+        if self.expected_to_join & slow:
+            self.expected_to_join -= slow
             effects = self.advance_high_watermark()
         if self.proposed_isr is None and self.isr & slow:
             effects.append(self._propose(self.isr - slow))
         return effects
 
-    def isr_decided(self, isr: frozenset[int], partition_epoch: int) -> list[Effect]:
+    def apply_isr(self, isr: frozenset[int], partition_epoch: int) -> list[Effect]:
         """Apply the ISR that the controller has decided on, whether this leader proposed it or not."""
         if partition_epoch < self.partition_epoch:
             return []
         self.isr = isr
-        self.joining = frozenset()
+        self.expected_to_join = frozenset()
         self.partition_epoch = partition_epoch
         self.proposed_isr = None
         return self.advance_high_watermark()
@@ -236,18 +238,18 @@ class PartitionLeader:
             for replica in replicas
             if replica != self.broker_id
         }
-        self.joining &= frozenset(replicas)
+        self.expected_to_join &= frozenset(replicas)
         self.is_sole_replica = replicas == (self.broker_id,)
         return self.advance_high_watermark()
 
-    def cannot_join(self, follower: int) -> list[Effect]:
+    def stop_waiting_for(self, follower: int) -> list[Effect]:
         """Stop waiting for the follower to join the ISR, because its broker is fenced or shuts down."""
-        if follower not in self.joining:
+        if follower not in self.expected_to_join:
             return []
-        self.joining -= {follower}
+        self.expected_to_join -= {follower}
         return self.advance_high_watermark()
 
-    def isr_refused(self) -> list[Effect]:
+    def drop_proposed_isr(self) -> list[Effect]:
         """Drop the proposal, which the controller has not accepted; a later Fetch may lead to another."""
         self.proposed_isr = None
         return self.advance_high_watermark()
@@ -281,7 +283,7 @@ class PartitionLeader:
         """Advance the high watermark to the smallest log end offset of the ISR and of the replicas about to join it."""
         if self.under_min_isr:
             return []
-        waited_for = self.isr | self.joining
+        waited_for = self.isr | self.expected_to_join
         if self.proposed_isr is not None:
             waited_for |= self.proposed_isr
         ends = [progress.log_end_offset for replica, progress in self.followers.items() if replica in waited_for]
