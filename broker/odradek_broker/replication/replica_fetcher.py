@@ -15,7 +15,7 @@ from odradek_broker.inter_broker.broker_connection import BrokerConnectionError
 from odradek_broker.inter_broker.channel import BrokerChannel
 from odradek_broker.metadata.broker_state import BrokerState
 from odradek_broker.replication.core.follower_session import FollowerSession, Key, Position
-from odradek_broker.replication.core.partition_follower import EpochEnd, after_out_of_range, truncation_point
+from odradek_broker.replication.core.partition_follower import EpochEnd, truncation_after_out_of_range, truncation_point
 from odradek_broker.replication.core.replication_quota import ReplicationQuota
 from odradek_broker.replication.log_syncer import LogSyncer, is_unsynced
 from odradek_broker.replication.partition import STORAGE_ERRORS, Partition
@@ -56,7 +56,7 @@ class ReplicaFetcher:
         """Partitions whose position may differ from the session's."""
         self._delayed: dict[Key, int] = {}
         """The time at which to fetch a partition again after an error or a throttle (ms on the clock of timeouts)."""
-        self._caught_up: set[Key] = set()
+        self._throttled_caught_up: set[Key] = set()
         """The throttled partitions that have caught up: a replica in sync is not throttled."""
         self._truncated: dict[Partition, None] = {}
         """Partitions that were truncated below a checkpoint on disk."""
@@ -81,7 +81,7 @@ class ReplicaFetcher:
         key = (partition.topic_id, partition.index)
         self._partitions.pop(key, None)
         self._delayed.pop(key, None)
-        self._caught_up.discard(key)
+        self._throttled_caught_up.discard(key)
         self._changed[key] = None
 
     def log_changed(self, partition: Partition) -> None:
@@ -110,12 +110,12 @@ class ReplicaFetcher:
                 self._channel.close()
                 await self._pause(self._backoff_ms)
             except Exception as error:
-                self._log.error("fetching failed, retrying", exc_info=error)
+                self._log.error("unexpected error in a fetch round, retrying", exc_info=error)
                 self._channel.close()
                 await self._pause(self._backoff_ms)
 
     async def _round(self) -> None:
-        await self._sync()
+        await self._wait_until_synced()
         self._update_session()
         if not len(self._session):
             await self._pause(self._next_due_ms())
@@ -123,7 +123,7 @@ class ReplicaFetcher:
         if not self._channel.connected:
             await self._channel.connect()
             self._session.reset()
-            await self._sync()
+            await self._wait_until_synced()
             self._update_session()
         version = self._state.image.levels.fetch_version
         request = self._request(version)
@@ -157,7 +157,7 @@ class ReplicaFetcher:
         for partition in out_of_range:
             await self._handle_out_of_range(partition)
 
-    async def _sync(self) -> None:
+    async def _wait_until_synced(self) -> None:
         """Wait for the disk with `odradek.sync=always`: a fetch offset says that the records below it are stored."""
         log_syncer = self._log_syncer
         while log_syncer is not None and (logs := [log for log in self._changed_logs() if is_unsynced(log)]):
@@ -248,7 +248,7 @@ class ReplicaFetcher:
             elif log.log_end_offset == fetched.fetch_offset:
                 records = cast("memoryview", data.records or b"")
                 partition.append_as_follower(records, data.high_watermark, data.log_start_offset)
-                self._count(partition, len(records), data.high_watermark)
+                self._record_throttled_bytes(partition, len(records), data.high_watermark)
         except CorruptRecordError as error:
             self._log.warning("records from the leader are corrupt, retrying", partition=log.name, error=str(error))
             self._delay_after_error(partition, ErrorCode.CORRUPT_MESSAGE)
@@ -261,8 +261,8 @@ class ReplicaFetcher:
     async def _handle_out_of_range(self, partition: Partition) -> None:
         """The leader does not have the fetch offset: get its log start and end offset, and truncate."""
         epoch = partition.leader_epoch
-        leader_end = await self._offset(partition, epoch, LATEST)
-        leader_start = await self._offset(partition, epoch, EARLIEST)
+        leader_end = await self._list_offset(partition, epoch, LATEST)
+        leader_start = await self._list_offset(partition, epoch, EARLIEST)
         key = (partition.topic_id, partition.index)
         if self._partitions.get(key) is not partition or not _is_followed_in(partition, epoch):
             return  # The metadata has changed meanwhile: this log may be the leader's now.
@@ -270,17 +270,17 @@ class ReplicaFetcher:
             self._delay_after_error(partition, ErrorCode.OFFSET_OUT_OF_RANGE)
             return
         log = partition.log
-        restart = after_out_of_range(leader_start, leader_end, log.log_end_offset)
+        truncation = truncation_after_out_of_range(leader_start, leader_end, log.log_end_offset)
         self._log.warning(
-            "log end is out of the leader's range",
+            "fetch offset is out of the leader's range",
             partition=log.name,
             end=log.log_end_offset,
             leader_start=leader_start,
             leader_end=leader_end,
         )
         try:
-            cut = partition.truncate_fully_and_start_at if restart.empty else partition.truncate_to
-            if cut(restart.offset):
+            truncate = partition.truncate_fully_and_start_at if truncation.fully else partition.truncate_to
+            if truncate(truncation.offset):
                 self._truncated[partition] = None
                 self._write_checkpoints_of_truncated()
         except STORAGE_ERRORS:
@@ -299,7 +299,7 @@ class ReplicaFetcher:
                     if partition.directory is directory:
                         partition.take_offline()
 
-    async def _offset(self, partition: Partition, epoch: int, timestamp: int) -> int | None:
+    async def _list_offset(self, partition: Partition, epoch: int, timestamp: int) -> int | None:
         wanted = ListOffsetsRequest.ListOffsetsPartition(partition.index, epoch, timestamp)
         request = ListOffsetsRequest(
             self._state.node_id, 0, [ListOffsetsRequest.ListOffsetsTopic(partition.topic, [wanted])]
@@ -327,19 +327,19 @@ class ReplicaFetcher:
         quota = self._quota
         return (
             quota.is_throttled(partition.topic, partition.index)
-            and key not in self._caught_up
+            and key not in self._throttled_caught_up
             and quota.is_exceeded(self._state.timers.now_ms())
         )
 
-    def _count(self, partition: Partition, size: int, leader_high_watermark: int) -> None:
+    def _record_throttled_bytes(self, partition: Partition, size: int, leader_high_watermark: int) -> None:
         quota = self._quota
         if quota.is_throttled(partition.topic, partition.index):
             quota.record(size, self._state.timers.now_ms())
             key = (partition.topic_id, partition.index)
             if partition.log.log_end_offset >= leader_high_watermark:
-                self._caught_up.add(key)
+                self._throttled_caught_up.add(key)
             else:
-                self._caught_up.discard(key)
+                self._throttled_caught_up.discard(key)
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 

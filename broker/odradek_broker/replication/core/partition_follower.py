@@ -33,18 +33,18 @@ def truncation_point(leader: EpochEnd, own: EpochEnd, log_end_offset: int, high_
     return min(own.end_offset, leader.end_offset, log_end_offset)
 
 
-class Restart(NamedTuple):
-    """The offset to truncate to and to fetch from; with `empty`, delete all records and start the log there."""
+class OutOfRangeTruncation(NamedTuple):
+    """The offset to truncate to and to fetch from; with `fully`, delete all records and start the log there."""
 
     offset: int
-    empty: bool
+    fully: bool
 
 
-def after_out_of_range(leader_start: int, leader_end: int, log_end_offset: int) -> Restart:
-    """Return the restart after OFFSET_OUT_OF_RANGE: the leader's log ends below the follower's log end offset (after an
-    unclean election), or begins above it, or has the offset by now."""
+def truncation_after_out_of_range(leader_start: int, leader_end: int, log_end_offset: int) -> OutOfRangeTruncation:
+    """Return the truncation after OFFSET_OUT_OF_RANGE: the leader's log ends below the follower's log end offset (after
+    an unclean election), or begins above it, or has the offset by now."""
     if leader_end < log_end_offset:
-        return Restart(leader_end, False)
+        return OutOfRangeTruncation(leader_end, False)
     if leader_start > log_end_offset:
-        return Restart(leader_start, True)
-    return Restart(log_end_offset, False)
+        return OutOfRangeTruncation(leader_start, True)
+    return OutOfRangeTruncation(log_end_offset, False)
