@@ -281,9 +281,9 @@ class Broker:
             each.leader is not None and not each.leader.is_sole_replica for each in changes.elected
         ):
             self.follower_fetches.complete_all()
-        self.assignments_manager.report(changes.misplaced)
+        self.assignments_manager.report(changes.directory_differs)
         for partition, directory, future in changes.future_logs:
-            self.alter_log_dirs_manager.resume(partition, directory, future)
+            self.alter_log_dirs_manager.begin_with(partition, directory, future)
         for broker_id in sorted(delta.brokers):
             if not delta.image.is_active(broker_id):
                 self._stop_waiting_for(broker_id)

@@ -77,14 +77,14 @@ class FetchContext:
             for wanted, data in found:
                 has_records = bool(data.records)
                 urgent = has_records or data.preferred_read_replica >= 0
-                if wanted.record_response(data.high_watermark, data.log_start_offset, _refuses(data), urgent):
+                if _record_response(wanted, data, urgent):
                     sent.append((wanted, data))
                     if has_records:
                         session.move_to_end(wanted)
         elif self._request.session_epoch == INITIAL_EPOCH:
             self._create_session(response)
             for wanted, data in found:
-                wanted.record_response(data.high_watermark, data.log_start_offset, _refuses(data), False)
+                _record_response(wanted, data, False)
         topics: dict[str | bytes, FetchResponse.FetchableTopicResponse] = {}
         for wanted, data in sent:
             topic = topics.get(wanted.topic)
@@ -163,6 +163,12 @@ class FetchContext:
         ]
 
 
-def _refuses(data: PartitionData) -> int | bool:
-    """Return whether the reader ignores the high watermark in this data, because of an error or diverging logs."""
-    return data.error_code or data.diverging_epoch.epoch >= 0
+def _record_response(wanted: FetchedPartition, data: PartitionData, has_more: bool) -> bool:
+    """Record the partition's data in the session; return whether an incremental response must contain it."""
+    return wanted.record_response(
+        data.high_watermark,
+        data.log_start_offset,
+        data.error_code,
+        has_more,
+        diverging=data.diverging_epoch.epoch >= 0,
+    )

@@ -1,6 +1,6 @@
 """Future logs: the copies of logs that move from one log directory of this broker to another (AlterReplicaLogDirs).
 
-Owns creating, abandoning and promoting a future log, and finding those that the last run of the broker left. Leaves
+Owns creating, deleting and promoting a future log, and finding those that the last run of the broker left. Leaves
 copying, and when to promote, to `replica_alter_log_dirs_manager`.
 """
 
@@ -41,16 +41,16 @@ class FutureLogs:
             self._replica_logs.unique_suffix(),
         )
 
-    def abandon(self, partition: Partition, directory: LogDirectory) -> None:
-        """Remove the partition's future log from the directory."""
+    def delete(self, partition: Partition, directory: LogDirectory) -> None:
+        """Delete the partition's future log from the directory."""
         partition.future = None
         directory.delete_future_log(partition.topic, partition.index, self._replica_logs.unique_suffix())
 
-    def abandon_of(self, partition: Partition) -> None:
-        """Remove the partition's future log, if there is one."""
+    def delete_of(self, partition: Partition) -> None:
+        """Delete the partition's future log, if there is one."""
         for directory in self._log_directories.online:
             if directory.futures.get((partition.topic, partition.index)) is partition.future is not None:
-                self.abandon(partition, directory)
+                self.delete(partition, directory)
 
     def promote(self, partition: Partition, directory: LogDirectory) -> None:
         """Make the future log, which has caught up, the current log, and remove the old one (Kafka's
@@ -69,11 +69,11 @@ class FutureLogs:
             log.leader_epochs.assign(old.leader_epochs.latest, log.log_end_offset)
         log.cleaner.checkpoint = old.cleaner.checkpoint
         partition.replace_log(log, directory)
-        self._replica_logs.watch(partition, log)
+        self._replica_logs.attach_callbacks(partition, log)
         old_directory.delete_log(partition.topic, partition.index, self._replica_logs.unique_suffix())
 
     def find_at_start(self, partitions: Partitions) -> list[FutureLog]:
-        """Return the future logs whose partition is served from another directory, and remove the others."""
+        """Return the future logs whose partition is served from another directory, and delete the others."""
         found = []
         for directory in self._log_directories.online:
             for (topic, index), future in sorted(directory.futures.items(), key=lambda item: item[0]):

@@ -87,7 +87,7 @@ class IdlePartitions:
         """The waiting Fetch of the session, if there is one."""
         self._purgatory = purgatory
         self.session = session
-        self._watched: dict[PartitionKey, WatchedPartition] = {}
+        self._watched: dict[PartitionKey, IdleWatch] = {}
 
     def __len__(self) -> int:
         return len(self._watched)
@@ -95,7 +95,7 @@ class IdlePartitions:
     def add(self, key: PartitionKey, partition: Partition, progress: FollowerProgress) -> None:
         """Make an active partition idle."""
         self._end_watch(key)
-        self._watched[key] = WatchedPartition(self, key, partition, progress)
+        self._watched[key] = IdleWatch(self, key, partition, progress)
         del self.session.active[key]
 
     def activate(self, key: PartitionKey) -> None:
@@ -109,11 +109,11 @@ class IdlePartitions:
             watched.end()
         self._watched.clear()
 
-    def watches(self, key: PartitionKey, watched: WatchedPartition) -> bool:
+    def watches(self, key: PartitionKey, watched: IdleWatch) -> bool:
         """Return whether this is the present watch of the partition."""
         return self._watched.get(key) is watched
 
-    def changed(self, key: PartitionKey) -> None:
+    def activate_after_change(self, key: PartitionKey) -> None:
         """Make a partition active because it changed. The watch stays: the waiting Fetch of the session may not be
         complete with this change, and must be tried again at the next one."""
         self.session.active[key] = self.session.partitions[key]
@@ -126,7 +126,7 @@ class IdlePartitions:
         return watched is not None
 
 
-class WatchedPartition:
+class IdleWatch:
     """An idle partition, or one that became active since the last request, among the watchers of the partition."""
 
     __slots__ = ("_idle", "_key", "_progress", "_watchers")
@@ -147,7 +147,7 @@ class WatchedPartition:
         if not self._idle.watches(self._key, self):
             return
         self._progress.become_active()
-        self._idle.changed(self._key)
+        self._idle.activate_after_change(self._key)
 
     def end(self) -> None:
         self._watchers.operations.pop(self, None)

@@ -2,7 +2,7 @@
 
 Owns copying the current log to the future log, in turns, until the future log has caught up and replaces the current
 one; a restart continues the move. The controller must accept the new directory before the replacement: if the broker
-stops between the two, the new directory is the right one (KIP-858). Leaves creating, promoting and removing logs to
+stops between the two, the new directory is the right one (KIP-858). Leaves creating, promoting and deleting logs to
 `future_logs`.
 """
 
@@ -73,10 +73,10 @@ class ReplicaAlterLogDirsManager:
             return
         self.cancel(partition)
         if partition.directory is not directory:
-            self.resume(partition, directory, self._future_logs.create(partition, directory))
+            self.begin_with(partition, directory, self._future_logs.create(partition, directory))
 
-    def resume(self, partition: Partition, directory: LogDirectory, future: Log) -> None:
-        """Continue to fill this future log."""
+    def begin_with(self, partition: Partition, directory: LogDirectory, future: Log) -> None:
+        """Begin to fill this future log, or continue after a restart."""
         partition.future = future
         self._moves[partition] = Move(directory, future)
         if self._task is None:
@@ -88,7 +88,7 @@ class ReplicaAlterLogDirsManager:
         if move is None:
             return
         if partition.future is move.future:
-            self._future_logs.abandon(partition, move.directory)
+            self._future_logs.delete(partition, move.directory)
         if move.assigned:
             self._assignments_manager.report([partition])
 

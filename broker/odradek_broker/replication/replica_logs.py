@@ -65,7 +65,7 @@ class ReplicaLogs:
         for directory in self._log_directories.online:
             for topic, index in sorted({*directory.logs, *directory.failed}):
                 if self._partitions.get(topic, index) is None:
-                    directory.env.reporter.warning("setting a stray log aside", partition=f"{topic}-{index}")
+                    directory.env.reporter.warning("renaming a stray log", partition=f"{topic}-{index}")
                     self._set_aside(directory, topic, index)
         self._high_watermarks.clear()
 
@@ -88,7 +88,7 @@ class ReplicaLogs:
         key = (partition.topic, partition.index)
         expected = None if assigned is None else self._log_directories.by_id(assigned)
         online = self._log_directories.online
-        for directory in sorted(online, key=lambda each: _priority(each, key, expected), reverse=True):
+        for directory in sorted(online, key=lambda each: _completeness(each, key, expected), reverse=True):
             log = directory.logs.get(key)
             if log is not None and self._is_log_of(partition, log):
                 if partition.served_log is None:
@@ -163,7 +163,7 @@ class ReplicaLogs:
 
     def _serve(self, partition: Partition, log: Log, directory: LogDirectory) -> None:
         partition.serve(log, directory, self._high_watermarks.pop((partition.topic, partition.index), 0))
-        self.watch(partition, log)
+        self.attach_callbacks(partition, log)
         if log.has_unflushed_sealed:  # the broker crashed before the flush
             self._sealed_segments.flush_soon(directory, log)
         if log.topic_id is None:
@@ -172,7 +172,7 @@ class ReplicaLogs:
             except OSError:
                 partition.take_offline()
 
-    def watch(self, partition: Partition, log: Log) -> None:
+    def attach_callbacks(self, partition: Partition, log: Log) -> None:
         """Take the partition offline when a flush on another thread fails, and flush segments that the log rolls."""
         log.on_failure = lambda error: self._to_loop(partition.take_offline)
         log.on_roll = self._on_roll
@@ -213,12 +213,13 @@ class ReplicaLogs:
             )
 
     def _set_aside(self, directory: LogDirectory, topic: str, index: int) -> bool:
-        """Rename the log as Kafka does with strays; return whether its name is free now."""
+        """Rename the log as Kafka does with strays; return whether its name is free now. If not, no partition of that
+        name can be served from the directory."""
         try:
             directory.set_aside_as_stray(topic, index, self.unique_suffix())
         except OSError as error:
             directory.env.reporter.error(
-                "stray log cannot be set aside: no partition of that name can be served",
+                "stray log cannot be renamed",
                 partition=f"{topic}-{index}",
                 directory=directory.path,
                 error=str(error),
@@ -231,7 +232,7 @@ class ReplicaLogs:
         return self._randbytes(16).hex()
 
 
-def _priority(
+def _completeness(
     directory: LogDirectory, key: tuple[str, int], expected: LogDirectory | None
 ) -> tuple[bool, int, int, bool]:
     """Order directories by the last epoch and the end of their log of that name; among equals the assigned directory

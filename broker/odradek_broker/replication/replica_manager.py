@@ -40,7 +40,7 @@ class LocalReplicaChanges:
     """Partitions that follow no leader now."""
     replicas_changed: list[Partition] = field(default_factory=list)
     """Partitions that this broker leads as before, with other replicas."""
-    misplaced: list[Partition] = field(default_factory=list)
+    directory_differs: list[Partition] = field(default_factory=list)
     """Partitions that the controller assigned to another directory than the one they are in."""
     future_logs: list[FutureLog] = field(default_factory=list)
     """Moves to another directory that were in progress when the broker last stopped."""
@@ -110,8 +110,8 @@ class ReplicaManager:
             return
         if partition is None:
             partition = self._open(delta, topic, index)
-        if delta.image.levels.directory_assignment and self._is_misplaced(partition, registration):
-            changes.misplaced.append(partition)
+        if delta.image.levels.directory_assignment and self._directory_differs(partition, registration):
+            changes.directory_differs.append(partition)
         leader = registration.leader
         if leader == self._node_id:
             self._lead(partition, registration, changes)
@@ -136,7 +136,7 @@ class ReplicaManager:
         self._replica_logs.open(partition, config, topic.partitions[index].directory(self._node_id))
         return partition
 
-    def _is_misplaced(self, partition: Partition, registration: PartitionRegistration) -> bool:
+    def _directory_differs(self, partition: Partition, registration: PartitionRegistration) -> bool:
         """Return whether the controller assigned the replica to another directory; during a move either is right."""
         actual = None if partition.directory is None else directory_id_of(partition.directory)
         assigned = registration.directory(self._node_id)
@@ -207,7 +207,7 @@ class ReplicaManager:
         changes.resigned.append(partition)
         partition.resign(partition.leader_epoch, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._partitions.remove(partition)
-        self._future_logs.abandon_of(partition)
+        self._future_logs.delete_of(partition)
 
     def _reconfigure(self, delta: MetadataDelta, partitions: Iterable[Partition]) -> None:
         for partition in partitions:

@@ -28,11 +28,13 @@ CHECKPOINT_DELAY_MS = 1000
 class SealedSegments:
     """Flushes the sealed segments of one broker. Not safe from other threads than the event loop's."""
 
-    def __init__(self, executor: DiskExecutor, timers: Timers, failed: Callable[[LogDirectory], None]) -> None:
-        """`failed` is called with a directory whose checkpoint cannot be written."""
+    def __init__(
+        self, executor: DiskExecutor, timers: Timers, directory_failed: Callable[[LogDirectory], None]
+    ) -> None:
+        """`directory_failed` is called with a directory whose checkpoint cannot be written."""
         self._executor = executor
         self._timers = timers
-        self._failed = failed
+        self._directory_failed = directory_failed
         self._waiting: dict[LogDirectory, dict[Log, None]] = {}
         """The logs to flush next, for each directory in which a log is being flushed."""
         self._checkpoints: dict[LogDirectory, TimerHandle] = {}
@@ -46,7 +48,7 @@ class SealedSegments:
         else:
             waiting[log] = None
 
-    def checkpoint(self, directories: Iterable[LogDirectory]) -> None:
+    def flush_missed_and_checkpoint(self, directories: Iterable[LogDirectory]) -> None:
         """Write the recovery points. Flush again the logs whose last flush ended early, because retention deleted a
         segment in the meantime."""
         for directory in directories:
@@ -82,7 +84,7 @@ class SealedSegments:
 
         def write() -> None:
             if not directory.write_checkpoints():
-                self._executor.to_loop(partial(self._failed, directory))
+                self._executor.to_loop(partial(self._directory_failed, directory))
 
         self._executor.run("recovery point checkpoint", write)
 

@@ -177,7 +177,7 @@ class LogManager:
             self._executor.run("high watermark checkpoint", self._or_fail(directory, directory.write_high_watermarks))
 
     def _checkpoint_recovery_points(self) -> None:
-        self._sealed_segments.checkpoint(self._log_directories.online)
+        self._sealed_segments.flush_missed_and_checkpoint(self._log_directories.online)
 
     def _checkpoint_start_offsets(self) -> None:
         """Write the start offsets of logs whose first records were deleted: a crash must not bring them back."""

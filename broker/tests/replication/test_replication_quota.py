@@ -19,12 +19,12 @@ def test_the_rate_is_over_all_windows_and_at_least_one() -> None:
 def test_a_quota_holds_for_the_throttled_replicas() -> None:
     throttle = ReplicationQuota(11, 1000)
     assert throttle.bytes_per_second == UNLIMITED
-    throttle.configure("t", "0:1,1:2, 2:1", broker=1)
+    throttle.configure("t", "0:1,1:2, 2:1", broker_id=1)
     assert [throttle.is_throttled("t", index) for index in range(3)] == [True, False, True]
-    throttle.configure("t", "*", broker=1)
+    throttle.configure("t", "*", broker_id=1)
     assert throttle.is_throttled("t", 7)
     assert not throttle.is_throttled("u", 7)
-    throttle.configure("t", "", broker=1)
+    throttle.configure("t", "", broker_id=1)
     assert not throttle.is_throttled("t", 7)
 
 

@@ -39,11 +39,13 @@ class FetchedPartition:
     last_sent_high_watermark: int = -1
     last_sent_log_start_offset: int = -1
 
-    def record_response(self, high_watermark: int, log_start_offset: int, error: int | bool, has_more: bool) -> bool:
+    def record_response(
+        self, high_watermark: int, log_start_offset: int, error: int, has_more: bool, *, diverging: bool = False
+    ) -> bool:
         """Record the offsets of a response; return whether an incremental response must contain this partition.
 
         After an error the next response contains the partition, too, so that the client learns that the error is
-        over. The same holds for a diverging epoch (`error` is True): a follower ignores the high watermark of a
+        over. The same holds if the response has a diverging epoch: a follower ignores the high watermark of a
         response that has one."""
         included = has_more
         if self.last_sent_high_watermark != high_watermark:
@@ -52,13 +54,13 @@ class FetchedPartition:
         if self.last_sent_log_start_offset != log_start_offset:
             self.last_sent_log_start_offset = log_start_offset
             included = True
-        if error:
+        if error or diverging:
             self.last_sent_high_watermark = -1
             included = True
         return included
 
 
-class IdlePartitions(Protocol):
+class IdlePartitionsPort(Protocol):
     """The partitions of a session that a Fetch can skip, because they have not changed (`idle_partitions`)."""
 
     def activate(self, key: PartitionKey) -> None:
@@ -83,9 +85,9 @@ class FetchSession:
         self.partitions: dict[PartitionKey, FetchedPartition] = {}
         self.active = self.partitions
         """The partitions that a Fetch reads: all, or those that are not idle."""
-        self.idle: IdlePartitions | None = None
+        self.idle: IdlePartitionsPort | None = None
 
-    def keep_idle_apart(self, idle: IdlePartitions) -> None:
+    def keep_idle_apart(self, idle: IdlePartitionsPort) -> None:
         """Let `idle` take partitions out of `active` from now on."""
         self.idle = idle
         self.active = dict(self.partitions)

@@ -52,7 +52,7 @@ class ReplicationQuota:
         self._topics: dict[str, frozenset[int] | None] = {}
         self.bytes_per_second = UNLIMITED
 
-    def configure(self, topic: str, replicas: str, broker: int) -> None:
+    def configure(self, topic: str, replicas: str, broker_id: int) -> None:
         """Set the throttled replicas of a topic, as in `leader.replication.throttled.replicas`: pairs
         "partition:broker", "*" for all, or an empty text."""
         words = {word for part in replicas.split(",") if (word := part.strip())}
@@ -60,9 +60,9 @@ class ReplicationQuota:
             self._topics[topic] = None
             return
         pairs = [word.partition(":") for word in words]
-        mine = frozenset(int(partition) for partition, _, where in pairs if where == str(broker))
-        if mine:
-            self._topics[topic] = mine
+        throttled_here = frozenset(int(partition) for partition, _, broker in pairs if broker == str(broker_id))
+        if throttled_here:
+            self._topics[topic] = throttled_here
         else:
             self._topics.pop(topic, None)
 
