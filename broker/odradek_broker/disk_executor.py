@@ -42,20 +42,20 @@ class DiskExecutor:
 
         self._timers.call_later(delay_ms, due)
 
-    def run(self, what: str, work: Callable[[], None]) -> asyncio.Future[None] | None:
-        """Run the work on a worker thread; return its future, or None after `close`.
+    def run(self, name: str, work: Callable[[], None]) -> asyncio.Future[None] | None:
+        """Run the work on a worker thread; return its future, or None after `stop_accepting`.
 
-        Logs an exception of the work; `what` is the name of the work in that line.
+        Logs an exception of the work with its `name`.
         """
         if self._stopped:
             return None
         future = self._loop.run_in_executor(self._threads(), work)
         self._running.add(future)
-        future.add_done_callback(lambda done: self._finished(what, done))
+        future.add_done_callback(lambda done: self._finished(name, done))
         return future
 
-    async def finish(self, work: Callable[[], T]) -> T:
-        """Run the work on a worker thread, even after `close`, and return its result or raise its exception."""
+    async def run_and_wait(self, work: Callable[[], T]) -> T:
+        """Run the work on a worker thread, also after `stop_accepting`; return its result or raise its exception."""
         if self._stopped:
             return await asyncio.to_thread(work)
         return await self._loop.run_in_executor(self._threads(), work)
@@ -64,13 +64,13 @@ class DiskExecutor:
         """Run the callback on the event loop. Safe from any thread."""
         self._loop.call_soon_threadsafe(callback)
 
-    def close(self) -> None:
+    def stop_accepting(self) -> None:
         """Take no more work."""
         self._stopped = True
 
     async def stop(self) -> None:
         """Take no more work and wait for the work that runs."""
-        self.close()
+        self.stop_accepting()
         if self._running:
             await asyncio.wait(self._running)
         if self._executor is not None:
@@ -81,8 +81,8 @@ class DiskExecutor:
             self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="odradek-disk")
         return self._executor
 
-    def _finished(self, what: str, future: asyncio.Future[None]) -> None:
+    def _finished(self, name: str, future: asyncio.Future[None]) -> None:
         self._running.discard(future)
         error = None if future.cancelled() else future.exception()
         if error is not None:
-            self._log.error("disk work failed", work=what, error=f"{type(error).__name__}: {error}")
+            self._log.error("disk work failed", work=name, error=f"{type(error).__name__}: {error}")

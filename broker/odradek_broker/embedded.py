@@ -125,7 +125,7 @@ class EmbeddedCluster:
             cluster_id=cluster_id,
             initial=Levels(served_features(emulation.initial.finalized, TABLE.served)),
             on_disk=self._on_disk,
-            flush_now=self._executor.finish if config.setting(SYNC) == "always" else None,
+            flush_now=self._executor.run_and_wait if config.setting(SYNC) == "always" else None,
         )
         self.controller = Controller(
             self._store,

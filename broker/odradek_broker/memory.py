@@ -18,7 +18,7 @@ POOLED_BUFFER_SIZE = 1024 * 1024 + 64 * 1024
 """Enough for a request of the default maximum of librdkafka and Java (1 MB of records and a header)."""
 POOLED_BUFFERS_MAX = 8
 DEFAULT_BUDGET = 512 * 1024 * 1024
-CONVERSION = 8
+ROOM_PER_CONVERTED_BYTE = 8
 """Bytes of room to require for each byte of records to decompress or convert: `compression` begins with a fourfold
 buffer and copies its content. A batch may use more, up to its expansion limit."""
 
@@ -68,23 +68,23 @@ class MemoryBudget:
         if (self._blocked or self._waiting) and not self._serving:
             self._serve()
 
-    def has_room(self, size: int, own: int) -> bool:
-        """Return whether a request that has taken `own` bytes may use `size` more for a conversion."""
-        return self.used + size <= self.limit or self.used - self.blocked_bytes <= own
+    def has_room(self, size: int, held_bytes: int) -> bool:
+        """Return whether a request that has taken `held_bytes` may use `size` more for a conversion."""
+        return self.used + size <= self.limit or self.used - self.blocked_bytes <= held_bytes
 
     def when_available(self, callback: Callable[[], None]) -> None:
         """Call back after bytes were given back. The callback calls `take`, and queues itself again if that fails."""
         self._waiting.append(callback)
 
-    def when_room(self, size: int, own: int, callback: Callable[[], None]) -> None:
-        """Block a request that has taken `own` bytes; call back when it has room for `size` more."""
-        self._blocked[callback] = (size, own)
-        self.blocked_bytes += own
+    def block_until_room(self, size: int, held_bytes: int, callback: Callable[[], None]) -> None:
+        """Block a request that has taken `held_bytes`; call back when it has room for `size` more."""
+        self._blocked[callback] = (size, held_bytes)
+        self.blocked_bytes += held_bytes
 
     def forget(self, callback: Callable[[], None]) -> None:
-        """Remove a callback of `when_room`. Idempotent."""
-        _, own = self._blocked.pop(callback, (0, 0))
-        self.blocked_bytes -= own
+        """Remove a callback of `block_until_room`. Idempotent."""
+        _, held_bytes = self._blocked.pop(callback, (0, 0))
+        self.blocked_bytes -= held_bytes
 
     def _serve(self) -> None:
         """Call the callbacks that have room, also those that get room when a callback gives back bytes itself."""
@@ -131,10 +131,10 @@ class ReceiveBuffers:
             return self._pool.pop()
         return memoryview(bytearray(size))
 
-    def hold(self, arrived: memoryview) -> memoryview:
+    def copy(self, received: memoryview) -> memoryview:
         """Return a copy of received bytes, counted even beyond the budget."""
-        self.budget.take_unchecked(len(arrived))
-        return memoryview(bytearray(arrived))
+        self.budget.take_unchecked(len(received))
+        return memoryview(bytearray(received))
 
     def give_back(self, view: memoryview) -> None:
         if len(view) == POOLED_BUFFER_SIZE and len(self._pool) < POOLED_BUFFERS_MAX:

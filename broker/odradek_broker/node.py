@@ -237,7 +237,7 @@ class Node:
 
     async def _stop_background(self) -> None:
         self.timers.close()
-        self.executor.close()
+        self.executor.stop_accepting()
         if self._loop_lag is not None:
             self._loop_lag.stop()
         if self._has_parts:

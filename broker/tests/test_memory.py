@@ -78,9 +78,9 @@ def test_returned_memory_skips_closed_connections() -> None:
 def test_a_conversion_larger_than_the_budget_runs_alone() -> None:
     budget = MemoryBudget(10)
     budget.take(8)
-    assert budget.has_room(2, own=0)
-    assert not budget.has_room(3, own=0)
-    assert budget.has_room(1000, own=8)
+    assert budget.has_room(2, held_bytes=0)
+    assert not budget.has_room(3, held_bytes=0)
+    assert budget.has_room(1000, held_bytes=8)
 
 
 def test_blocked_requests_do_not_wait_for_each_other() -> None:
@@ -96,8 +96,8 @@ def test_blocked_requests_do_not_wait_for_each_other() -> None:
 
         return convert
 
-    budget.when_room(100, 4, serve("first"))
-    budget.when_room(100, 4, serve("second"))
+    budget.block_until_room(100, 4, serve("first"))
+    budget.block_until_room(100, 4, serve("second"))
     assert served == []
     budget.give_back(4)
     assert (served, budget.used, budget.blocked_bytes) == (["first", "second"], 0, 0)
@@ -113,7 +113,7 @@ def test_no_bytes_are_taken_while_a_request_is_blocked() -> None:
         served.append("in hand")
         budget.give_back(2)
 
-    budget.when_room(5, 2, convert)
+    budget.block_until_room(5, 2, convert)
     budget.when_available(lambda: served.append(f"without: {budget.take(4)}"))
     for _ in range(3):
         budget.give_back(1)
@@ -129,8 +129,8 @@ def test_a_small_conversion_does_not_wait_behind_a_large_one() -> None:
     budget.take_unchecked(4)
     assert budget.take(15)
     served: list[str] = []
-    budget.when_room(100, 2, lambda: served.append("large"))
-    budget.when_room(3, 2, lambda: served.append("small"))
+    budget.block_until_room(100, 2, lambda: served.append("large"))
+    budget.block_until_room(3, 2, lambda: served.append("small"))
     budget.give_back(5)
     assert (served, budget.blocked_bytes) == (["small"], 2)
     budget.give_back(2)  # the small conversion ends
@@ -166,7 +166,7 @@ def test_a_forgotten_callback_is_not_called() -> None:
     def convert() -> None:
         served.append(True)
 
-    budget.when_room(100, 4, convert)
+    budget.block_until_room(100, 4, convert)
     budget.forget(convert)
     budget.give_back(4)
     budget.give_back(10)

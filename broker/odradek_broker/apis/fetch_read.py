@@ -20,7 +20,7 @@ from odradek_broker.apis.fetch_refusal import (
     refused,
     why_not_hosted,
 )
-from odradek_broker.memory import CONVERSION
+from odradek_broker.memory import ROOM_PER_CONVERTED_BYTE
 from odradek_broker.replication.core.fetch_session import FetchedPartition, PartitionKey
 from odradek_broker.replication.follower_fetches import preferred_replica
 from odradek_broker.replication.partition import STORAGE_ERRORS, Partition
@@ -174,7 +174,7 @@ class PartitionReader:
         """Return batches as a message set of magic 0 (versions 0 and 1) or 1 (versions 2 and 3).
 
         Return no records while memory is exhausted: the consumer fetches again."""
-        if not self._ctx.connection.has_room(self._converted_bytes + CONVERSION * len(found)):
+        if not self._ctx.connection.has_room(self._converted_bytes + ROOM_PER_CONVERTED_BYTE * len(found)):
             return b""
         converted = bytes(
             down_convert(found.tobytes(), 0 if self._ctx.api_version < 2 else 1, first_offset=fetch_offset)

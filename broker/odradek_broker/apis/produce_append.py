@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek_broker.apis.context import BrokerServices, ClientConnection, Context
 from odradek_broker.deferred import Deferred
-from odradek_broker.memory import CONVERSION
+from odradek_broker.memory import ROOM_PER_CONVERTED_BYTE
 from odradek_broker.metadata.view import INTERNAL_TOPICS
 from odradek_broker.replication.partition import Partition
 from odradek_broker.security.authorizer import Operation, ResourceType
@@ -161,7 +161,7 @@ def _make_room(ctx: Context, request: ProduceRequest) -> None:
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
-                size = CONVERSION * len(data.records)
+                size = ROOM_PER_CONVERTED_BYTE * len(data.records)
                 if not ctx.connection.has_room(size) and _may_be_opened(ctx, topic, data):
                     ctx.connection.make_room(size)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from odradek_broker.apis.context import Context
 from odradek_broker.logger import Logger
-from odradek_broker.memory import CONVERSION, MemoryExhausted
+from odradek_broker.memory import ROOM_PER_CONVERTED_BYTE, MemoryExhausted
 from odradek_broker.network import faults
 from odradek_broker.network.exchange import Exchange
 from odradek_broker.network.greetings import recognize
@@ -245,7 +245,7 @@ class Connection:
         if not broker.quotas.unlimited:
             return None
         memory = self.memory
-        if memory.used and memory.used + CONVERSION * len(frame) > memory.limit:
+        if memory.used and memory.used + ROOM_PER_CONVERTED_BYTE * len(frame) > memory.limit:
             return None  # the handler must check the budget first
         return route.fast_path(broker, self, frame, position)  # type: ignore[misc]  # checked by the caller
 

@@ -238,12 +238,12 @@ class Receiver(asyncio.BufferedProtocol):
         """Keep the request at `start`, and dispatch it again when the budget has `size` bytes more for its handler."""
         if self._buffer is None:
             # Not `_keep`: it would wait for memory, which no connection gets while requests wait for room.
-            self._buffer = self._buffers.hold(view[start:end])
+            self._buffer = self._buffers.copy(view[start:end])
             self._filled = end - start
         else:
             self._keep(view, start, end)
         self._starve(self._buffer)
-        self._buffers.budget.when_room(size, self.held, self._room_again)
+        self._buffers.budget.block_until_room(size, self.held, self._room_again)
 
     def _room_again(self) -> None:
         self.starved = False

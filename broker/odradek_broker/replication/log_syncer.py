@@ -55,7 +55,7 @@ class LogSyncer:
 
     async def _sync(self, log: Log) -> None:
         with suppress(OSError, LogOfflineError):
-            await self._executor.finish(log.flush)
+            await self._executor.run_and_wait(log.flush)
 
 
 def is_unsynced(log: Log) -> bool:

@@ -147,7 +147,7 @@ class ReplicaAlterLogDirsManager:
             if not move.assigned:
                 await timers.sleep(_THROTTLED_MS)
         elif not move.flushed:
-            await self._executor.finish(move.future.flush)
+            await self._executor.run_and_wait(move.future.flush)
             move.flushed = True
         else:
             self._future_logs.promote(partition, move.directory)

@@ -216,7 +216,7 @@ class LogCleaner:
         directory = partition.directory
         assert directory is not None, "a cleaned partition has a directory"
         directory.prepare_cleaner_checkpoint()
-        if not await self._executor.finish(directory.write_cleaner_checkpoint):
+        if not await self._executor.run_and_wait(directory.write_cleaner_checkpoint):
             self._log_directories.handle_failure(directory)
         return True
 
@@ -225,7 +225,7 @@ class LogCleaner:
         thread it would hold the interpreter lock, and the loop would wait for that after every call that releases
         it."""
         if cleaning.waits:
-            return await self._executor.finish(lambda: next(slices, None))
+            return await self._executor.run_and_wait(lambda: next(slices, None))
         await asyncio.sleep(0)
         now_s = asyncio.get_running_loop().time()
         if now_s >= self._next_check_s:
@@ -247,7 +247,7 @@ class LogCleaner:
     async def _abort(self, cleaning: Cleaner) -> bool:
         cleaning.abort()
         if not self._stopped:
-            await self._executor.finish(cleaning.discard)
+            await self._executor.run_and_wait(cleaning.discard)
         return False
 
     def _handle_error(self, partition: Partition, error: Exception) -> None:

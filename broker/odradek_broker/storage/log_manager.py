@@ -151,7 +151,7 @@ class LogManager:
         if self.cleaner is not None or not self._config().boolean("log.cleaner.enable"):
             return
         if any(log.config.compact for log in healthy_logs(self._partitions)):
-            cleaner = await self._executor.finish(import_cleaner)
+            cleaner = await self._executor.run_and_wait(import_cleaner)
             if self.cleaner is None and not self._stopped:
                 self.cleaner = cleaner(
                     config=self._config,

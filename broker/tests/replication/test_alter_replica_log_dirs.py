@@ -262,7 +262,7 @@ async def test_an_abandoned_future_log_is_promoted_after_its_disk_is_replaced(
         reached.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(executor, "finish", held)
+    monkeypatch.setattr(executor, "run_and_wait", held)
     assert await move(trio, 1, target) == ErrorCode.NONE
     await reached.wait()
     await trio.cluster.kill_broker(1)

@@ -92,7 +92,7 @@ class World:
         """All that was begun before is over when every worker has come to the same place."""
         meeting = threading.Barrier(WORKERS)
         (node,) = self.node.cluster.nodes.values()
-        await asyncio.gather(*(node.executor.finish(meeting.wait) for _ in range(WORKERS)))
+        await asyncio.gather(*(node.executor.run_and_wait(meeting.wait) for _ in range(WORKERS)))
 
     async def alter_topic(self, name: str, value: str | None) -> None:
         await alter(self.client, OF_TOPIC, "t", {name: value})
