@@ -50,7 +50,7 @@ class TimerHandle:
     def cancel(self) -> None:
         if self._callback is not None:
             self._callback = None
-            self._timers.forgotten()
+            self._timers.count_cancelled()
 
     def fire(self) -> None:
         callback, self._callback = self._callback, None
@@ -120,7 +120,7 @@ class Timers:
         if heap:
             self._arm(heap[0].deadline_ms)
 
-    def forgotten(self) -> None:
+    def count_cancelled(self) -> None:
         """Count a cancelled handle; rebuild the heap if most of its handles are cancelled."""
         self._cancelled += 1
         if self._cancelled > 64 and self._cancelled * 2 > len(self._heap):

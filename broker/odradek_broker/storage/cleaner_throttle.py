@@ -16,7 +16,7 @@ class CleanerThrottle:
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
-        self._paid_until_ms = 0.0
+        self._within_rate_at_ms = 0.0
         """The time at which the bytes so far are within the rate."""
         self._pauses: set[asyncio.Future[None]] = set()
         self._stopped = False
@@ -26,8 +26,8 @@ class CleanerThrottle:
         if rate >= _UNTHROTTLED or self._stopped:
             return
         now_ms = self._timers.now_ms()
-        self._paid_until_ms = max(self._paid_until_ms, now_ms) + size * 1000 / rate
-        pause_ms = int(self._paid_until_ms - now_ms)
+        self._within_rate_at_ms = max(self._within_rate_at_ms, now_ms) + size * 1000 / rate
+        pause_ms = int(self._within_rate_at_ms - now_ms)
         if pause_ms < _LEAST_PAUSE_MS:
             return
         pause: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 _SLICE_US = 100
 _SLICE_BESIDE_REQUESTS_US = 20
 """The longest time that a request waits for one log; handling a request takes about as long."""
-_CHECK_S = 0.001
-_CHECK_WHILE_BUSY_S = 0.02
+_REQUEST_CHECK_INTERVAL_S = 0.001
+_REQUEST_CHECK_INTERVAL_WHILE_BUSY_S = 0.02
 
 
-class Pass(NamedTuple):
+class PassStats(NamedTuple):
     """The cost of one pass over a log."""
 
     took_ms: int
@@ -45,7 +45,7 @@ class Pass(NamedTuple):
 
 
 @dataclass(slots=True)
-class Totals:
+class CleanerTotals:
     """The sums over all completed passes."""
 
     passes: int = 0
@@ -97,8 +97,8 @@ class LogCleaner:
         self.max_dirty_ratio = 0.0
         """The dirty ratio of the dirtiest log at the last check."""
         self.last_run_ms = clock.monotonic_ms()
-        self.last_pass = Pass(0, 0, 0, 0.0)
-        self.totals = Totals()
+        self.last_pass = PassStats(0, 0, 0, 0.0)
+        self.totals = CleanerTotals()
 
     def run_soon(self) -> None:
         """Clean the logs that are dirty enough, up to `log.cleaner.threads` at a time."""
@@ -202,7 +202,7 @@ class LogCleaner:
             return await self._abort(cleaning)
         cleaning.complete()
         took_ms = self._clock.monotonic_ms() - started_ms
-        self.last_pass = Pass(took_ms, cleaning.bytes_read, cleaning.bytes_written, cleaning.buffer_utilization)
+        self.last_pass = PassStats(took_ms, cleaning.bytes_read, cleaning.bytes_written, cleaning.buffer_utilization)
         self.totals.add(cleaning)
         self._log.info(
             "log cleaned",
@@ -232,7 +232,9 @@ class LogCleaner:
             handled = self._requests_handled()
             is_busy, self._handled = handled != self._handled, handled
             self._slice_us = _SLICE_BESIDE_REQUESTS_US if is_busy else _SLICE_US
-            self._next_check_s = now_s + (_CHECK_WHILE_BUSY_S if is_busy else _CHECK_S)
+            self._next_check_s = now_s + (
+                _REQUEST_CHECK_INTERVAL_WHILE_BUSY_S if is_busy else _REQUEST_CHECK_INTERVAL_S
+            )
         if self._slice_us == _SLICE_BESIDE_REQUESTS_US:
             # Requests that arrived during the last slice are queued behind this task: let them run first.
             await asyncio.sleep(0)

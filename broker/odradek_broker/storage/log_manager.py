@@ -115,7 +115,7 @@ class LogManager:
 
     def write_high_watermarks(self) -> None:
         """Write the checkpoints of high watermarks in this thread, at a shutdown."""
-        self._offer_high_watermarks()
+        self._prepare_high_watermarks()
         for directory in self._log_directories.online:
             directory.write_high_watermarks()
 
@@ -173,8 +173,10 @@ class LogManager:
                 self._executor.run("flush", log.flush)
 
     def _checkpoint_high_watermarks(self) -> None:
-        for directory in self._offer_high_watermarks():
-            self._executor.run("high watermark checkpoint", self._or_fail(directory, directory.write_high_watermarks))
+        for directory in self._prepare_high_watermarks():
+            self._executor.run(
+                "high watermark checkpoint", self._or_take_offline(directory, directory.write_high_watermarks)
+            )
 
     def _checkpoint_recovery_points(self) -> None:
         self._sealed_segments.flush_missed_and_checkpoint(self._log_directories.online)
@@ -183,9 +185,11 @@ class LogManager:
         """Write the start offsets of logs whose first records were deleted: a crash must not bring them back."""
         for directory in self._log_directories.online:
             directory.prepare_start_offsets()
-            self._executor.run("start offset checkpoint", self._or_fail(directory, directory.write_start_offsets))
+            self._executor.run(
+                "start offset checkpoint", self._or_take_offline(directory, directory.write_start_offsets)
+            )
 
-    def _or_fail(self, directory: LogDirectory, write: Callable[[], bool]) -> Callable[[], None]:
+    def _or_take_offline(self, directory: LogDirectory, write: Callable[[], bool]) -> Callable[[], None]:
         """Return a function that writes the checkpoint, or takes the directory offline if that fails, even if writes to
         open files seem to succeed."""
 
@@ -200,7 +204,7 @@ class LogManager:
         for log in healthy_logs(self._partitions):
             log.producers.remove_expired(now_ms)
 
-    def _offer_high_watermarks(self) -> list[LogDirectory]:
+    def _prepare_high_watermarks(self) -> list[LogDirectory]:
         """Pass the high watermarks to the directories; return those whose checkpoint has to be written."""
         online = self._log_directories.online
         found = {directory: self._replica_logs.unclaimed_high_watermarks(directory) for directory in online}
