@@ -21,7 +21,7 @@ def kafka_python_2_0_2() -> Path:
 
 def _install_kafka_python(folder: Path) -> None:
     _install(_KAFKA_PYTHON_2_0_2, folder)
-    # Python 3.12 cannot import from the bundled copy of six, because that lacks find_spec.
+    # Python 3.12 cannot import from the bundled copy of six, because the importer of that copy lacks find_spec.
     shutil.copy(folder / "six.py", folder / "kafka" / "vendor" / "six.py")
 
 

@@ -1,4 +1,4 @@
-"""Diagnosis of a test that waited in vain: stacks, asyncio tasks and unanswered requests of all its processes.
+"""Diagnosis of a test that reached a timeout: stacks, asyncio tasks and unanswered requests of all its processes.
 
-`pytest_hooks` decides when, `collect` asks the processes below the test, `process` describes its own process.
+`pytest_hooks` chooses the moment, `collect` queries the processes below the test, `process` describes its own process.
 """

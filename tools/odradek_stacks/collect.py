@@ -1,7 +1,7 @@
-"""The stacks of a test: those of its own process and of every process below it, brokers and JVMs among them.
+"""The stacks of a test: those of its own process and of every process below it, including brokers and JVMs.
 
-A Python process writes its stacks when it is signalled, `jstack` asks a JVM. The ends of their logs follow, because
-a log holds what a broker did last.
+A Python process writes its stacks when it receives a signal, `jstack` queries a JVM. The ends of their logs follow,
+because they show the last actions of a broker.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _JSTACK_S = 20.0
 _LOG_LINES = 25
 _LOG_BYTES = 20_000
 _OF_INTEREST = ("kafka", "zookeeper", "spark", '"main"')
-"""A JVM has a hundred threads; those without any of these words in their stacks are the JVM's own."""
+"""A JVM has a hundred threads; the report leaves out those without any of these words in their stacks."""
 
 
 def stacks_of_all() -> str:
-    """The stacks of this process and of all below it; takes seconds."""
+    """Return the stacks of this process and of all below it, which takes seconds."""
     parts = [f"==== this process {os.getpid()}\n{threads()}\n{tasks_and_requests()}"]
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error, OSError):
@@ -69,11 +69,11 @@ def _of_jvm(pid: int) -> str:
 
 
 def _ends_of_logs(pid: int) -> list[str]:
-    """The last lines of the process's standard output and error and of its open logs, as far as they are files."""
+    """Return the last lines of the process's standard output and error and of its open logs, if they are files."""
     files: dict[str, None] = {}
     for descriptor in sorted(Path(f"/proc/{pid}/fd").iterdir(), key=lambda each: int(each.name)):
         target = os.readlink(descriptor)
-        # Segments of partitions are called .log, too: their names are numbers.
+        # The segments of partitions are .log files too; their names are numbers.
         is_log = descriptor.name in "12" or (target.endswith(".log") and not Path(target).stem.isdigit())
         if is_log and os.path.isfile(target):
             files[target] = None

@@ -17,19 +17,20 @@ _REQUEST_CHARACTERS = 300
 
 
 def dump_file(directory: str, pid: int) -> str:
-    """The file into which a process writes its stacks. It exists as soon as the process obeys the signal."""
+    """Return the file into which a process writes its stacks. It exists as soon as the process handles the signal."""
     return os.path.join(directory, str(pid))
 
 
 def install() -> None:
-    """Write this process's stacks into its dump file at SIGUSR2; do nothing where no directory is named.
+    """Write this process's stacks into its dump file at SIGUSR2; do nothing if the variable names no directory.
 
-    faulthandler writes the threads first, even when the interpreter is stuck in a system call; the rest needs it.
+    faulthandler writes the threads first, even if the interpreter hangs in a system call; the rest needs the
+    interpreter.
     """
     directory = os.environ.get(DIRECTORY, "")
     if not os.path.isdir(directory):
         return
-    # A bare descriptor: a file object would be reported as unclosed by a process that ends with -X dev.
+    # A bare descriptor, because a process with -X dev would report a file object as unclosed at its end.
     descriptor = os.open(dump_file(directory, os.getpid()), os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND, 0o600)
 
     def dump(number: int, frame: object) -> None:
@@ -40,7 +41,7 @@ def install() -> None:
 
 
 def threads() -> str:
-    """The stack of every thread of this process, innermost frame last."""
+    """Return the stack of every thread of this process, innermost frame last."""
     import sys
     import threading
     import traceback
@@ -53,7 +54,7 @@ def threads() -> str:
 
 
 def tasks_and_requests() -> str:
-    """Every asyncio task that is not done, with its chain of awaits, and every request without its response."""
+    """Return every pending asyncio task with its chain of awaits, and every request without a response."""
     import asyncio
     import gc
 
@@ -61,18 +62,18 @@ def tasks_and_requests() -> str:
     for thing in gc.get_objects():
         if isinstance(thing, asyncio.Task) and not thing.done():
             tasks.append(f"task {thing.get_name()}\n" + "\n".join(_awaits(thing.get_coro())))
-        elif _is_exchange(thing) and not thing.connection.closing:  # the garbage of closed ones holds requests, too
+        elif _is_exchange(thing) and not thing.connection.closing:  # closed connections that are not collected yet have requests too
             requests.append(repr(thing.request)[:_REQUEST_CHARACTERS])
     return "\n".join([*tasks, f"unanswered requests of clients and brokers: {len(requests)}", *requests])
 
 
 def _is_exchange(thing: object) -> bool:
-    """Whether this is a request that the broker could not answer in one step; its class need not be imported here."""
+    """Return whether this is a broker's pending request, by the name of its class, which this module never imports."""
     return type(thing).__name__ == "Exchange" and type(thing).__module__.startswith("odradek_broker.")
 
 
 def _awaits(coroutine: object) -> list[str]:
-    """A line for each coroutine or generator in a chain of awaits, outermost first."""
+    """Return a line for each coroutine or generator in a chain of awaits, outermost first."""
     lines = []
     while coroutine is not None:
         frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)

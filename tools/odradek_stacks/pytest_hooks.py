@@ -1,8 +1,8 @@
-"""When a test has waited in vain, its report gets the stacks of all its processes.
+"""Add the stacks of all processes to the report of a test that reached a timeout.
 
-A failure that took long is taken for such a wait, whatever it raised: `TimeoutError`, an assertion after a deadline,
-pytest-timeout. Two moments are asked for: the failure, when the servers of fixtures still run, and a moment before it,
-when those that the test itself started do. The whole text is kept in `build/stacks/`, its beginning is in the report.
+The plugin assumes a timeout if a failed test took long, with any exception: `TimeoutError`, an assertion after a
+deadline, pytest-timeout. It collects stacks at the failure, when the servers of fixtures still run, and some time
+before, when the test's own servers still run. The whole text is in `build/stacks/`, its beginning in the report.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from odradek_stacks.collect import stacks_of_all
 from odradek_stacks.process import DIRECTORY
 
 LONG_S = 5.0
-"""A failure that comes sooner has not waited: the shortest deadline in the tests is 10 s."""
+"""An earlier failure is no timeout: the shortest deadline in the tests is 10 s."""
 FIRST_LOOK_S = 50.0
-"""When a running test is looked at, and then each time that it has run twice as long."""
+"""The time after which the plugin first collects a running test's stacks; later times double."""
 _LINES_MAX = 500
 _SITE = str(Path(__file__).parent / "site")
 
 
 class _Watch:
-    """A thread that looks at the processes of a test phase that runs for long."""
+    """A thread that collects the stacks of a test phase that runs long."""
 
     def __init__(self) -> None:
         self._phase: tuple[object, float, float] | None = None
@@ -42,7 +42,7 @@ class _Watch:
         self._phase = object(), now, now + FIRST_LOOK_S
 
     def end(self) -> str:
-        """Return what the last look at the phase has seen, if there was one."""
+        """Return the last stacks of the phase, or an empty text."""
         phase, seen = self._phase, self._seen
         self._phase = self._seen = None
         return seen[1] if phase is not None and seen is not None and seen[0] is phase[0] else ""
@@ -102,12 +102,12 @@ class StacksOfWaits:
 def _stacks() -> str:
     try:
         return stacks_of_all()
-    except Exception as error:  # what describes a failure must not take its place
+    except Exception as error:  # an error here must not replace the test's failure
         return f"(no stacks: {error!r})"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make every Python process that the tests start ready to be asked."""
+    """Install the signal handler in every Python process that the tests start."""
     if DIRECTORY not in os.environ:  # a worker of xdist has its parent's
         os.environ[DIRECTORY] = directory = tempfile.mkdtemp(prefix="odradek-stacks-")
         config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))

@@ -1,4 +1,4 @@
-"""A folder of the cache is there whole or not at all, whoever fills it."""
+"""A folder of the cache is complete or does not exist, whichever process fills it."""
 
 from __future__ import annotations
 

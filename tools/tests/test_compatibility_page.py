@@ -1,4 +1,4 @@
-"""The compatibility page says what the broker does."""
+"""The compatibility page agrees with the broker's tables."""
 
 from __future__ import annotations
 

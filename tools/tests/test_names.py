@@ -1,10 +1,9 @@
 """Every name in backticks in docstrings, ARCHITECTURE.md and CONTRIBUTING.md exists in the code of this repository.
 
 A plain name in a docstring is known if it is a file, a folder or a module; a class; an identifier or a word of a string
-in the same file or in one that it imports; a field of a message; a setting. Of a name of two parts the first
-one has to have the second. In a longer text, such as a command or the path of a znode, each word has to occur somewhere
-in the code. Comments and docstrings define nothing.
-`ELSEWHERE` lists what others define.
+in the same file or in one that it imports; a field of a message; a setting. In a name of two parts the first part has
+to define the second. In a longer text, such as a command or the path of a znode, each word has to occur somewhere in
+the code. Comments and docstrings define nothing. `ELSEWHERE` lists the names that other projects define.
 """
 
 from __future__ import annotations
@@ -92,13 +91,13 @@ class Docstring(NamedTuple):
 
 
 class Code:
-    """What the files of the repository define."""
+    """The names that the files of the repository define."""
 
     def __init__(self) -> None:
         self.paths: set[str] = set()
         self.classes: set[str] = set()
         self.public: set[str] = set()
-        """Fields of messages, settings, and whatever else has more than one word."""
+        """Fields of messages, settings, and all other names of more than one word."""
         self.words: set[str] = set()
         self.in_file: dict[Path, set[str]] = {}
         self.imported: dict[Path, set[str]] = {}
@@ -224,7 +223,7 @@ def code() -> Code:
 
 
 def missing(text: str, file: Path | None = None) -> list[str]:
-    """The names in backticks that mean nothing in this file, or on a page."""
+    """Return the names in backticks that have no definition for this file or page."""
     found = []
     texts = IN_BACKTICKS.findall(text)
     for quoted in texts:

@@ -1,4 +1,4 @@
-"""`make release` refuses what a release must not contain."""
+"""`make release` refuses files that a release must not contain."""
 
 from __future__ import annotations
 

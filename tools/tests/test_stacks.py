@@ -1,4 +1,4 @@
-"""A test that waits in vain is reported with the stacks and the unanswered requests of its processes."""
+"""The report of a test that reaches a timeout has the stacks and the unanswered requests of its processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from odradek_wire.messages.fetch import FetchRequest
 
 pytest_plugins = ["pytester"]
 WAIT_S = 60
-# Not within a function: stacks show the lines of those that wait.
+# At module level, because stacks show the source lines of waiting functions.
 OF_SCRIPT, OF_JVM = ("in wait_in_vain",), ('"main"', "at org.apache.kafka.tools.consumer.ConsoleConsumer")
 ONE_FETCH = "unanswered requests of clients and brokers: 1\nFetchRequest("
 
