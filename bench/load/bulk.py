@@ -1,7 +1,7 @@
 """Bulk data through librdkafka: `python -m bench.load.bulk WORK HOST:PORT TOPIC --bytes N`.
 
-Records of 1 KiB over all partitions. The time begins after a first record of the connection, so that it leaves out the
-search for the broker, and ends when the last record is acknowledged or consumed.
+Records of 1 KiB over all partitions. The measured time begins after the first records, so that it leaves out the search
+for the broker, and ends when the last record is acknowledged or consumed.
 """
 
 from __future__ import annotations

@@ -28,6 +28,6 @@ NAMES = (
 
 
 def measurements_of(row: str) -> Callable[[Session], Iterator[Measurement]]:
-    """Return the function that measures a row; imports the module only now."""
+    """Return the function that measures a row, and import its module."""
     found: Callable[[Session], Iterator[Measurement]] = import_module(f"bench.rows.{row}").measurements
     return found

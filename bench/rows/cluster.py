@@ -138,7 +138,7 @@ def _one_process(figures: Figures) -> Figures:
 def _next_write_after(cluster: Brokers, name: str, *, leader: int) -> float:
     """Kill the leader of a topic's only partition. Return the seconds to the next acknowledged record (acks=all).
 
-    The client asks for the leader before each try: librdkafka would wait two seconds before it does.
+    The client requests Metadata before each try: librdkafka would wait two seconds before it does.
     """
     address = cluster.addresses[0]
     _write(address, name)

@@ -44,7 +44,7 @@ class Abilities:
     null_headers: bool = True
     key_and_value_null: bool = True
     null_and_empty: bool = True
-    """Whether the client distinguishes null and empty."""
+    """The client distinguishes null and empty."""
     binary: bool = True
     sets_timestamps: bool = True
     chooses_partition: bool = True

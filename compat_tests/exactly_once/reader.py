@@ -51,7 +51,7 @@ class Reader:
             assert time.monotonic() < deadline, f"{len(self.records)} records of {count}, no more\n{beside.errors()}"
 
     def read_rest(self) -> None:
-        """Read up to the end of every partition as it is now."""
+        """Read up to the present end of every partition."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         # A new assignment makes the consumer report the ends of the partitions again.
         reached = self._consumer.position(self._consumer.assignment())

@@ -1,4 +1,4 @@
-"""Transactions of Kafka's Java client, of both releases: Transactions.java says what each case does."""
+"""Transactions of Kafka's Java client, of both releases: Transactions.java describes the cases."""
 
 import contextlib
 import json

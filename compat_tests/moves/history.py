@@ -46,7 +46,7 @@ _DEFAULT = (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,)
 
 
 class Read(NamedTuple):
-    """A record as a consumer gets it."""
+    """A record as a consumer receives it."""
 
     offset: int
     timestamp: tuple[int, int]

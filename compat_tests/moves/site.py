@@ -70,7 +70,7 @@ class Site:
 
     @property
     def alone(self) -> bool:
-        """Whether the site is a cluster of its own, without ZooKeeper."""
+        """True if the site is a cluster without ZooKeeper."""
         return self._zookeeper is None
 
     def start(self, owner: Owner) -> None:
@@ -102,7 +102,7 @@ class Site:
         self._kafka.kill()
 
     def told(self) -> str:
-        """The last lines of Odradek's log."""
+        """Return the last lines of Odradek's log."""
         return (self._root / "odradek.log").read_text()[-3000:]
 
     def directories(self) -> dict[str, Path]:

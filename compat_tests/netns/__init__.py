@@ -1,4 +1,4 @@
-"""Brokers, ZooKeeper and clients as processes in network namespaces of their own, under faults: nothing may be lost.
+"""Brokers, ZooKeeper and clients in separate network namespaces, under faults that must not lose acknowledged data.
 
 Needs Linux, root, `ip` and TUN devices (`make test-netns`).
 """

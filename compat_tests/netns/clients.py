@@ -370,7 +370,7 @@ def _outcome(error: KafkaError | None) -> Outcome:
 
 
 def _generation(consumer: Consumer) -> int:
-    """Return the generation. librdkafka's group metadata begin with this mark, followed by the generation."""
+    """Return the generation, which follows this mark at the begin of librdkafka's group metadata."""
     mark, metadata = b"CGMDv2:", bytes(consumer.consumer_group_metadata())
     assert metadata.startswith(mark)
     return int.from_bytes(metadata[len(mark) : len(mark) + 4], sys.byteorder, signed=True)

@@ -1,4 +1,4 @@
-"""Three brokers and ZooKeeper on hosts of their own, which the tests of a module share, and a test's clients."""
+"""Three brokers and ZooKeeper, each on its own host, which the tests of a module share, and a test's clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts: network namespaces, one address each, joined by a wire whose links can be cut, slowed and made to lose.
+"""Hosts: network namespaces, one address each, joined by a wire that can cut or slow links and drop packets.
 
 Owns the wire's process and the namespaces, which are named `odradek-PID-N` so that a later run can remove those of a
 killed test. Run as a program, it fails with the reason if this machine cannot have hosts.
@@ -80,7 +80,7 @@ class Hosts:
 
     @contextlib.contextmanager
     def on(self, name: str) -> Iterator[None]:
-        """Move this thread to the host, and with it the sockets that it opens and the threads that it starts."""
+        """Run the block on the host, with the sockets, threads and processes that this thread makes there."""
         with open("/proc/thread-self/ns/net") as before, (_NAMESPACES / self._namespaces[name]).open() as there:
             _enter(there.fileno())
             try:

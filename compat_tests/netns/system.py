@@ -1,4 +1,4 @@
-"""The system under test: ZooKeeper and three brokers, each on a host of its own, and clients on another.
+"""The system under test: ZooKeeper and three brokers, each on its own host, and clients on another.
 
 Owns their start and end, and the faults. Each fault is a context manager that heals the fault at its exit.
 """

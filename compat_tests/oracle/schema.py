@@ -36,7 +36,7 @@ def facts(release: str) -> dict[str, Any]:
 
 @cache
 def span(text: str) -> range:
-    """A version range as Kafka writes it ("3-9", "4+", "2", "none")."""
+    """Parse a version range in Kafka's notation ("3-9", "4+", "2", "none")."""
     if text in ("none", ""):
         return range(0)
     if text.endswith("+"):
@@ -46,7 +46,7 @@ def span(text: str) -> range:
 
 
 def versions(api: str, release: str) -> range:
-    """The versions of an API that a release speaks."""
+    """Return the versions of an API that a release supports."""
     request = facts(release).get(f"{api}Request")
     return span(request["versions"]) if request else range(0)
 
@@ -57,13 +57,13 @@ def release_for(api: str, version: int) -> str:
 
 
 def api_key(api: str) -> int:
-    """The number of an API."""
+    """Return the key of an API."""
     release = KAFKA_4_3 if f"{api}Request" in facts(KAFKA_4_3) else KAFKA_3_9
     return int(facts(release)[f"{api}Request"]["key"])
 
 
 def encode(name: str, version: int, body: Body, release: str) -> bytes:
-    """The message's bytes, without header and length."""
+    """Return the message's bytes, without header and length."""
     message = facts(release)[name]
     flexible = version in span(message["flexible"])
     return _Writer(message.get("structs", {}), version, flexible).struct(message["fields"], body)
@@ -87,7 +87,7 @@ def is_flexible(name: str, version: int, release: str) -> bool:
 
 @cache
 def snake(name: str) -> str:
-    """ErrorCode → error_code."""
+    """Convert ErrorCode to error_code."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
@@ -118,7 +118,7 @@ class _Walk:
         self.structs, self.version, self.flexible = structs, version, flexible
 
     def fields_of(self, field: dict[str, Any], kind: str) -> list[dict[str, Any]]:
-        """The fields of a struct, written in place or named."""
+        """Return the fields of a struct, which is defined in place or by name."""
         inline: list[dict[str, Any]] | None = field.get("fields")
         return inline if inline is not None else self.structs[kind]["fields"]
 

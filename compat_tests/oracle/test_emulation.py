@@ -240,7 +240,7 @@ def test_advertised_apis_that_are_not_served_fail_as_in_kafka(
         # One connection for all of them: it stays open.
         odradeks = ours.ask_bytes(api, version, body)
         expected, answer = (schema.decode(f"{api}Response", version, data, release) for data in (kafkas, odradeks))
-        if api == "CreateDelegationToken":  # beside the error it names an anonymous owner, of no token
+        if api == "CreateDelegationToken":  # the error response names an anonymous owner
             expected, answer = ({"error_code": each["error_code"]} for each in (expected, answer))
         assert _comparable(answer) == _comparable(expected), (api, version)
 

@@ -1,6 +1,6 @@
 """Classic groups and their offsets: members, commits, and the administrator's view of them.
 
-The versions of the API under test vary; the other requests of a story are made in versions that every broker speaks.
+The versions of the API under test vary; the other requests of a test have versions that every broker supports.
 """
 
 from collections.abc import Callable

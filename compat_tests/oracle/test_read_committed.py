@@ -130,7 +130,7 @@ def test_read_committed_responses_list_aborted_transactions(version: int, pair_f
     log.look(1, 2, 7)
     log.produce(901, b"e", b"f", b"g")
     log.produce(902, b"h")
-    log.delete(12 if version == 4 else 10)  # version 4 does not say where the log begins
+    log.delete(12 if version == 4 else 10)  # version 4 has no log start offset
     log.look(9, 12, 13)
     log.end(901, commit=False)
     log.end(902, commit=False)

@@ -19,7 +19,7 @@ UNKNOWN_ID = bytes(range(16))
 
 
 def _records_for(version: int) -> list[bytes]:
-    """Good record data of the formats that a version of Produce takes."""
+    """Return valid record data in the formats that a version of Produce accepts."""
     if version < 2:
         return [message_set([b"a", None], magic=0), message_set([b"c"] * 3, magic=0, codec="gzip")]
     if version < 3:
@@ -150,7 +150,7 @@ def test_produce_without_acknowledgement_is_not_answered(pair_for: PairFor) -> N
 
 
 def _filled(pair: Pair, name: str) -> Var:
-    """Three batches: offsets 0-2, 3-4, 5; the last one is large."""
+    """Write three batches: offsets 0-2, 3-4, 5; the last one is large."""
     topic_id = pair.create_topic(name)
     answer = pair.kafka.ask("ListOffsets", 7, _list_body(7, name, -1))
     if answer["topics"][0]["partitions"][0]["offset"] == 0:

@@ -73,8 +73,8 @@ def test_a_partition_is_added_as_new_clients_write_to_it(version: int, level: in
 
 
 def _refused(mine: Coordinated, version: int) -> None:
-    """Send writes that are to be refused while a transaction is open in partitions 0 and 1. Partition 0 accepts five of
-    them, because with an open transaction there the transactional id is not verified."""
+    """Send invalid writes while a transaction is open in partitions 0 and 1. Partition 0 still accepts five records: a
+    partition with an open transaction does not verify the transactional id."""
     rightful = mine.producer
     # In a partition with an open transaction both brokers remember a newer epoch, even though they refuse it.
     mine.produce(2, version=version, by=rightful.at(1))

@@ -1,1 +1,1 @@
-"""Clusters over ZooKeeper: processes of odradek, and brokers of Apache Kafka 3.9 beside them."""
+"""Clusters over ZooKeeper: Odradek processes and brokers of Apache Kafka 3.9."""

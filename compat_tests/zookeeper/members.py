@@ -1,4 +1,4 @@
-"""A cluster over a real ZooKeeper whose members are processes: `odradek up --zookeeper`, and Apache Kafka 3.9."""
+"""A cluster over a real ZooKeeper; its members are processes of `odradek up --zookeeper` and of Apache Kafka 3.9."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from compat_tests.zookeeper.conftest import FAILED
 from compat_tests.zookeeper.questions import ask_all, same_znodes
 from compat_tests.zookeeper.sides import BROKERS, Side, Sides
 
-# Kafka's brokers did nothing for a minute after a change, once in CI and once beside other tests: a follower's high
+# Kafka's brokers did nothing for a minute after a change, once in CI and once during other tests: a follower's high
 # watermark stayed at 0, a leader's behind the start of its epoch. The cause is not known; if it happens again, the
 # report has the stacks of all six brokers.
 pytestmark = pytest.mark.peers
@@ -176,7 +176,7 @@ def test_leaders_shut_down_or_die_and_come_back(sides: Sides) -> None:
     sides.kill(3)
     ask_all(sides, topic, groups=_GROUPS)
     _produce(sides, topic)
-    # Repeated until all brokers have the same high watermarks, so that the next leader knows them.
+    # The comparison also waits until the followers know the high watermark, because one of them leads next.
     ask_all(sides, topic, groups=_GROUPS)
     sides.kill(2)
     ask_all(sides, topic, groups=_GROUPS)

@@ -128,7 +128,7 @@ def test_controllers_and_brokers_use_the_control_plane_listener(members: Members
     members.produce("t", some())
     for tap in taps.values():
         tap.asked.clear()
-    # Only leaders of the other kind than the controller send it AlterPartition when the broker comes back.
+    # The leader that is not the controller is of the other kind, and sends AlterPartition when broker 2 is back.
     members.members[2].stop()
     members.members[2].start()
     members.until(lambda: members.in_sync("t") == [{1, 2, KAFKA}] * 3)

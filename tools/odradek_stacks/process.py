@@ -62,7 +62,7 @@ def tasks_and_requests() -> str:
     for thing in gc.get_objects():
         if isinstance(thing, asyncio.Task) and not thing.done():
             tasks.append(f"task {thing.get_name()}\n" + "\n".join(_awaits(thing.get_coro())))
-        elif _is_exchange(thing) and not thing.connection.closing:  # closed connections that are not collected yet have requests too
+        elif _is_exchange(thing) and not thing.connection.closing:  # closed connections may still exist
             requests.append(repr(thing.request)[:_REQUEST_CHARACTERS])
     return "\n".join([*tasks, f"unanswered requests of clients and brokers: {len(requests)}", *requests])
 

@@ -21,7 +21,7 @@ from odradek_wire.messages.fetch import FetchRequest
 
 pytest_plugins = ["pytester"]
 WAIT_S = 60
-# At module level, because stacks show the source lines of waiting functions.
+# Not within a waiting function, because its own stack would show these texts as a source line.
 OF_SCRIPT, OF_JVM = ("in wait_in_vain",), ('"main"', "at org.apache.kafka.tools.consumer.ConsoleConsumer")
 ONE_FETCH = "unanswered requests of clients and brokers: 1\nFetchRequest("
 
