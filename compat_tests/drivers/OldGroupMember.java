@@ -6,7 +6,7 @@ import kafka.javaapi.consumer.ConsumerConnector;
 import kafka.message.MessageAndMetadata;
 
 /**
- * Kafka 1.1's high-level consumer: says the value of every record that it gets, and leaves its group when told to end.
+ * Kafka 1.1's high-level consumer: prints the value of every record, and leaves its group on SIGTERM.
  *
  * Arguments: the topic, then the consumer's configuration as name=value.
  */

@@ -16,7 +16,7 @@ import kafka.javaapi.consumer.SimpleConsumer;
 import kafka.message.MessageAndOffset;
 
 /**
- * Kafka 1.1's SimpleConsumer, told what to do by lines on standard input; every line is answered by one.
+ * Kafka 1.1's SimpleConsumer with commands as lines on standard input; the program answers each line with one line.
  *
  * Arguments: host and port. Lines: leader TOPIC PARTITION | offsets TOPIC PARTITION TIME COUNT |
  * fetch TOPIC PARTITION OFFSET | commit GROUP TOPIC PARTITION OFFSET | committed GROUP TOPIC PARTITION.

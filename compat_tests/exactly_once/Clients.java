@@ -14,7 +14,7 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 
-/** Clients of one cluster, and what they see of it. */
+/** Clients of one cluster, and the results of their requests. */
 class Clients {
     interface Step {
         void run() throws Exception;
@@ -71,7 +71,7 @@ class Clients {
         producer.send(new ProducerRecord<>(topic, 0, null, value)).get();
     }
 
-    /** In a topic's only partition: the last stable offset, what is read up to there, and both up to the end. */
+    /** Return, for a topic's only partition, the last stable offset and the values up to it, and both for the end. */
     List<Object> seen(String topic) {
         List<Object> seen = new ArrayList<>();
         for (String isolation : List.of(COMMITTED, UNCOMMITTED)) {
@@ -112,7 +112,7 @@ class Clients {
         return admin.describeTransactions(List.of(transactionalId)).description(transactionalId).get();
     }
 
-    /** Wait until the outcome of the last transaction stands in all of its partitions, or there was none. */
+    /** Wait until the markers of the last transaction, if there is one, are in all of its partitions. */
     void ended(String transactionalId) throws Exception {
         long deadline = System.nanoTime() + Duration.ofSeconds(60).toNanos();
         Set<TransactionState> ended =
@@ -125,7 +125,7 @@ class Clients {
         }
     }
 
-    /** The name of what is at the bottom of the exception. */
+    /** Run a step. Return the class name of its exception at the root, or "none". */
     String error(Step step) {
         try {
             step.run();

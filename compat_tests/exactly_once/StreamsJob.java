@@ -11,7 +11,7 @@ import org.apache.kafka.streams.kstream.Materialized;
 
 /**
  * Counts words and joins two streams within ten seconds, exactly once. Arguments: the application's id, then topics
- * (lines, counts, left, right, joined), then configuration as name=value. Ends in order when it is told to.
+ * (lines, counts, left, right, joined), then configuration as name=value. Ends in order on SIGTERM.
  */
 public class StreamsJob {
     public static void main(String[] arguments) {

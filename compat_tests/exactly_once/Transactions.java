@@ -22,8 +22,8 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Transactions of Kafka's Java client. Arguments: the bootstrap servers, and what begins the names of all topics,
- * groups and transactional ids. Prints one JSON object for each case: its name in "case", then what was seen.
+ * Transactions of Kafka's Java client. Arguments: the bootstrap servers, and the prefix of the names of all topics,
+ * groups and transactional ids. Prints one JSON object for each case: its name in "case", and the results.
  */
 public class Transactions {
     private interface Case {
@@ -56,7 +56,7 @@ public class Transactions {
         kafka.admin.close(Duration.ofSeconds(5));
     }
 
-    /** Consume, transform, produce, in small transactions of which every third is aborted and done again. */
+    /** Consume, transform, produce, in small transactions; abort and repeat every third one. */
     private static Map<String, Object> copied(String name) throws Exception {
         int partitions = 2;
         int records = 240;
@@ -107,7 +107,7 @@ public class Transactions {
                 "offsets", kafka.groupOffsets(name));
     }
 
-    /** What readers see of an open transaction, then of an aborted, then of a committed one. */
+    /** The records that consumers read of an open transaction, then of an aborted, then of a committed one. */
     private static Map<String, Object> open(String name) throws Exception {
         String topic = kafka.topic(name, 1);
         try (KafkaProducer<String, String> producer = kafka.producer(name)) {
@@ -170,7 +170,7 @@ public class Transactions {
         }
     }
 
-    /** Offsets of a transaction: pending, committed, aborted, and refused to who is no member of the group. */
+    /** Offsets of a transaction: pending, committed, aborted, and refused because of an unknown member id. */
     private static Map<String, Object> offsets(String name) throws Exception {
         TopicPartition partition = new TopicPartition(kafka.topic(name, 1), 0);
         ConsumerGroupMetadata nobody = new ConsumerGroupMetadata(name, 7, "nobody", Optional.empty());
@@ -231,7 +231,7 @@ public class Transactions {
         }
     }
 
-    /** A transaction that is left open longer than its timeout, and one whose timeout is more than is allowed. */
+    /** A transaction that stays open longer than its timeout, and a producer with a timeout above the maximum. */
     private static Map<String, Object> expired(String name) throws Exception {
         String topic = kafka.topic(name, 1);
         try (KafkaProducer<String, String> slow = kafka.producer(name, "transaction.timeout.ms=500")) {

@@ -3,8 +3,8 @@ import java.util.Map;
 import org.apache.kafka.connect.mirror.RemoteClusterUtils;
 
 /**
- * Where a group goes on in a topic's mirror. Arguments, three for each group: the bootstrap servers of the cluster with
- * the mirror, the name of the other cluster there, the group. Prints "topic-partition offset" for each translated one.
+ * A group's translated offsets in a topic's mirror. Arguments, three for each group: the bootstrap servers of the
+ * cluster with the mirror, the other cluster's alias there, the group. Prints "topic-partition offset" for each offset.
  */
 public class TranslatedOffsets {
     public static void main(String[] arguments) throws Exception {

@@ -12,8 +12,8 @@ import org.apache.kafka.common.protocol.ObjectSerializationCache;
 import org.apache.kafka.common.requests.AbstractRequest;
 
 /**
- * Reads lines "key version hex", each the body of a request. Answers each with the body, in hex, with which Kafka's own
- * class of that request would answer that its version is not supported.
+ * Reads lines "key version hex", each the body of a request. Prints for each the body, in hex, of the response that
+ * Kafka's class of that request builds for UNSUPPORTED_VERSION.
  */
 public class ErrorAnswers {
     public static void main(String[] arguments) throws Exception {
