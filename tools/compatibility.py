@@ -11,7 +11,7 @@ from pathlib import Path
 
 from odradek_broker.apis.delayed_fetch import SLICE as FETCH_SLICE
 from odradek_broker.apis.table import TABLE
-from odradek_broker.config import OUR_NUMBERS, REQUEST_ELEMENTS
+from odradek_broker.config import OUR_INTEGERS, REQUEST_ELEMENTS
 from odradek_broker.network.routes import UNDIVIDED_PART, elements_max
 from odradek_controller.configs.in_use import TOPIC_IN_ANOTHER_WAY, TOPIC_WITHOUT_EFFECT
 from odradek_wire.apis import APIS, ApiInfo
@@ -41,7 +41,7 @@ Kafka serves every request up to `socket.request.max.bytes`. One thread serves a
 decodes a long request, and the broker handles it in slices, with other requests in between. An element is an entry of
 an array, a tagged field, or 4,096 bytes of a string; records do not count. The broker closes the connection of a
 request with more elements than the limit, and logs the limit. A limit is `odradek.request.elements.max`
-({OUR_NUMBERS[REQUEST_ELEMENTS]:,} unless it is set), or the part of it in this table. Requests that only brokers send
+({OUR_INTEGERS[REQUEST_ELEMENTS]:,} unless it is set), or the part of it in this table. Requests that only brokers send
 have no limit.
 
 The broker handles the slices of a request like requests that follow each other: CreateTopics may return
@@ -86,7 +86,7 @@ def page() -> str:
 
 def _long_requests() -> str:
     apis = [(APIS[key].name, TABLE[key]) for key in sorted(TABLE) if not TABLE.is_inter_broker(key)]
-    whole = OUR_NUMBERS[REQUEST_ELEMENTS]
+    whole = OUR_INTEGERS[REQUEST_ELEMENTS]
     lines = [
         f"| {name} | {FETCH_SLICE if api.slices is None else api.slices.elements:,} | {elements_max(api, whole):,} |\n"
         for name, api in apis

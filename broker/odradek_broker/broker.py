@@ -14,7 +14,7 @@ from odradek_broker.disk_executor import DiskExecutor
 from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.inter_broker.channel import BrokerChannels
 from odradek_broker.metadata.cluster_ports import ClusterPorts, ControlRequests
-from odradek_broker.metadata.internal_topics import CreationFailures
+from odradek_broker.metadata.internal_topics import CreationFailureLog
 from odradek_broker.metadata.producer_ids import Block, NoProducerIdsError, ProducerIds
 from odradek_broker.metadata.view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek_broker.network.interceptors import Interceptors
@@ -96,7 +96,7 @@ class Broker:
         self.replication_quotas = ReplicationQuotaManager(config)
         self.channels = BrokerChannels(self.node_id, config.inter_broker_listener, lambda: self.image)
         self.assignments_manager = AssignmentsManager(self)
-        self.log_syncer = LogSyncer(executor) if config.setting(SYNC) == "always" else None
+        self.log_syncer = LogSyncer(executor) if config.our_setting(SYNC) == "always" else None
         """None unless every acknowledgement waits until the log is synced to the disk."""
         self.replica_fetcher_manager = ReplicaFetcherManager(
             self, channels=self.channels, quota=self.replication_quotas.follower, log_syncer=self.log_syncer
@@ -106,7 +106,7 @@ class Broker:
             config.integer("max.incremental.fetch.session.cache.slots"), SESSION_EVICTION_MS, self._session_id
         )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
-        self.creation_failures = CreationFailures(self.clock, self.log)
+        self.creation_failures = CreationFailureLog(self.clock, self.log)
         self._group_coordinator: GroupCoordinator | None = None
         self._transaction_coordinator: TransactionCoordinator | None = None
         self._add_partitions_to_txn_manager: AddPartitionsToTxnManager | None = None

@@ -28,12 +28,12 @@ OUR_DEFAULTS: Mapping[str, str] = {
 VALIDATION = "odradek.validation"
 EMULATE = "odradek.emulate"
 SYNC = "odradek.sync"
-HTTP_PORT = "metrics.http.port"
+METRICS_HTTP_PORT = "metrics.http.port"
 """The port of `/metrics` and `/ready` over HTTP, 0 for a free port; none by default."""
 
 REQUEST_ELEMENTS = "odradek.request.elements.max"
 
-OUR_NUMBERS: Mapping[str, int] = {REQUEST_ELEMENTS: 200_000}
+OUR_INTEGERS: Mapping[str, int] = {REQUEST_ELEMENTS: 200_000}
 """Settings that Kafka does not have, positive integers, with their defaults. A request with more than
 `odradek.request.elements.max` entries in its arrays is refused; the limit of APIs without slices is a twentieth of it
 (`network.long_requests`)."""
@@ -103,7 +103,7 @@ class BrokerConfig:
             self.client_layers = replace(self.layers, release=release)
         self._cache: dict[str, str | None] = {}
         self.request_max_bytes = self.integer("socket.request.max.bytes")
-        self.request_elements_max = self.our_number(REQUEST_ELEMENTS)
+        self.request_elements_max = self.our_integer(REQUEST_ELEMENTS)
         self.max_connections = self.integer("max.connections")
         self.max_connections_per_ip = self.integer("max.connections.per.ip")
         self._connections_overrides = {
@@ -115,7 +115,7 @@ class BrokerConfig:
         self.fetch_max_bytes = self.integer("fetch.max.bytes")
         self.inter_broker_listener = self._inter_broker_listener()
         self.selects_by_rack = self.text("replica.selector.class").rpartition(".")[2] == RACK_AWARE_SELECTOR
-        self.strict_validation = self.setting(VALIDATION) == "strict"
+        self.strict_validation = self.our_setting(VALIDATION) == "strict"
 
     def with_dynamic(self, image: ClusterImage) -> BrokerConfig:
         """Return this configuration with the dynamic settings of an image."""
@@ -137,16 +137,16 @@ class BrokerConfig:
         name = self.text("inter.broker.listener.name")
         return (name or self.text("security.inter.broker.protocol")).upper()
 
-    def setting(self, name: str) -> str:
+    def our_setting(self, name: str) -> str:
         """Return one of `OUR_SETTINGS`. Raises ValueError for an invalid value."""
         value = self.static.get(name, OUR_SETTINGS[name][0])
         if value not in OUR_SETTINGS[name]:
             raise ValueError(f"{name}: {value!r} is invalid, valid values are {', '.join(OUR_SETTINGS[name])}")
         return value
 
-    def our_number(self, name: str) -> int:
-        """Return one of `OUR_NUMBERS`. Raises ValueError for a value that is not a positive integer."""
-        text = self.static.get(name, str(OUR_NUMBERS[name]))
+    def our_integer(self, name: str) -> int:
+        """Return one of `OUR_INTEGERS`. Raises ValueError for a value that is not a positive integer."""
+        text = self.static.get(name, str(OUR_INTEGERS[name]))
         if not (text.isdecimal() and int(text)):
             raise ValueError(f"{name}: {text!r} is not an integer of at least 1")
         return int(text)

@@ -51,7 +51,7 @@ class EmbeddedCluster:
         self._config = config = BrokerConfig(first)
         self._timers = Timers(environment.clock, asyncio.get_running_loop(), environment.log)
         self._executor = DiskExecutor(self._timers, environment.log)
-        self._emulation = Emulation(config.setting(EMULATE))
+        self._emulation = Emulation(config.our_setting(EMULATE))
         self._metadata_directory: LogDirectory | None = None
         self._store: MetadataLogStore | None = None
         self._balancer = LeaderBalancer(config, self._timers, environment.log)
@@ -125,7 +125,7 @@ class EmbeddedCluster:
             cluster_id=cluster_id,
             initial=Levels(served_features(emulation.initial.finalized, TABLE.served)),
             on_disk=self._on_disk,
-            flush_now=self._executor.run_and_wait if config.setting(SYNC) == "always" else None,
+            flush_now=self._executor.run_and_wait if config.our_setting(SYNC) == "always" else None,
         )
         self.controller = Controller(
             self._store,

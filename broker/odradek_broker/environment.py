@@ -48,7 +48,7 @@ class BrokerEnvironment:
     ) -> BrokerEnvironment:
         """Return an environment without security, with the real clock, disk, randomness and log unless others are
         given."""
-        synchronous = BrokerConfig(static).setting(SYNC) != "false"
+        synchronous = BrokerConfig(static).our_setting(SYNC) != "false"
         return cls(ShortLines(log or _standard_log()), clock or Clock(), disk or RealDisk(sync=synchronous), randbytes)
 
     def open_directory(self, path: os.PathLike[str], config: BrokerConfig, executor: DiskExecutor) -> LogDirectory:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from odradek_broker.apis import api_versions
 from odradek_broker.apis.table import TABLE
 from odradek_broker.broker import Broker
-from odradek_broker.config import HTTP_PORT, BrokerConfig
+from odradek_broker.config import METRICS_HTTP_PORT, BrokerConfig
 from odradek_broker.disk_executor import DiskExecutor
 from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.loop_lag import LoopLag
@@ -169,7 +169,7 @@ class Node:
 
     async def _open_http(self) -> None:
         """Open the port of `/metrics` and `/ready`, if `metrics.http.port` is set."""
-        port = self.config.static.get(HTTP_PORT)
+        port = self.config.static.get(METRICS_HTTP_PORT)
         if port is not None:
             # Imported here, because most brokers have no such port.
             from odradek_broker.metrics import collect, render

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from odradek.client.client import format_address
 from odradek.exceptions import DataDirectoryError
-from odradek_log.foreign import named
+from odradek_log.foreign import joined_names
 
 CONTROLLER = "controller"
 _META_PROPERTIES = "meta.properties"
@@ -58,7 +58,7 @@ def _refuse_foreign(directory: Path) -> None:
     )
     if foreign:
         raise DataDirectoryError(
-            f"{directory} is not the data directory of several brokers: it holds {named(foreign)}; use an empty "
+            f"{directory} is not the data directory of several brokers: it holds {joined_names(foreign)}; use an empty "
             "directory, or one that does not exist yet"
         )
 

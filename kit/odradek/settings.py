@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from odradek.exceptions import SettingsError
-from odradek_broker.config import OUR_NUMBERS, OUR_SETTINGS
+from odradek_broker.config import OUR_INTEGERS, OUR_SETTINGS
 from odradek_broker.logger import Logger
 from odradek_controller.configs.definition import InvalidConfigError
 from odradek_controller.configs.in_use import has_effect
@@ -85,7 +85,7 @@ def gather(
         _check(name, value)
         if (
             name not in OUR_SETTINGS
-            and name not in OUR_NUMBERS
+            and name not in OUR_INTEGERS
             and not has_effect(name)
             and not name.startswith(_OPEN_PREFIXES)
         ):
@@ -167,7 +167,7 @@ def _known(name: str) -> bool:
     return (
         name in definitions(Resource.BROKER)
         or name in OUR_SETTINGS
-        or name in OUR_NUMBERS
+        or name in OUR_INTEGERS
         or name == _CLUSTER_ID_SETTING
         or name.startswith(_OPEN_PREFIXES)
     )
@@ -186,7 +186,7 @@ def _check(name: str, value: str) -> None:
             parse(definition, value)
         elif own is not None and value not in own:
             raise SettingsError(f"{name} must be {' or '.join(own)}, got {value!r}")
-        elif name in OUR_NUMBERS and not (value.isdecimal() and int(value)):
+        elif name in OUR_INTEGERS and not (value.isdecimal() and int(value)):
             raise SettingsError(f"{name} must be an integer of at least 1, got {value!r}")
     except InvalidConfigError as error:
         raise SettingsError(str(error)) from error

@@ -27,11 +27,11 @@ def refuse_foreign(disk: Disk, directory: str) -> None:
     if foreign:
         raise LogDirectoryError(
             f"{directory} is not the data directory of a broker: it has no {file_names.META_PROPERTIES}, and holds "
-            f"{named(foreign)}; use an empty directory, or one that does not exist yet"
+            f"{joined_names(foreign)}; use an empty directory, or one that does not exist yet"
         )
 
 
-def named(names: list[str]) -> str:
+def joined_names(names: list[str]) -> str:
     """Return the first names of a list, for an error."""
     more = len(names) - _NAMED_AT_MOST
     return ", ".join(names[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")

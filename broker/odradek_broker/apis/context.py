@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from odradek_broker.groups.group_coordinator import GroupCoordinator
     from odradek_broker.memory import MemoryBudget
     from odradek_broker.metadata.cluster_ports import ControlRequests, VersionZeroOffsets
-    from odradek_broker.metadata.internal_topics import CreationFailures
+    from odradek_broker.metadata.internal_topics import CreationFailureLog
     from odradek_broker.metadata.producer_ids import ProducerIds
     from odradek_broker.metadata.source import MetadataSource
     from odradek_broker.purgatory import Purgatory, Watchers
@@ -56,7 +56,7 @@ class BrokerServices(BrokerState, Protocol):
     follower_fetches: FollowerFetches
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
-    creation_failures: CreationFailures
+    creation_failures: CreationFailureLog
 
     @property
     def control_requests(self) -> ControlRequests: ...
@@ -166,7 +166,7 @@ class Context:
 
     def expired(self, timeout_ms: int) -> bool:
         """Return whether the controller refuses a change because its timeout is 0 or less."""
-        return timeout_ms <= 0 and self.broker.metadata_source.refuses_expired
+        return timeout_ms <= 0 and self.broker.metadata_source.refuses_expired_timeouts
 
     def may(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Return whether the authorizer allows the operation. Handlers ask in Kafka's order, because the

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from odradek_log.directory import LogDirectory
-from odradek_log.foreign import named
+from odradek_log.foreign import joined_names
 from odradek_log.log_errors import LogDirectoryError
 from odradek_log.meta_properties import MetaProperties
 from odradek_wire.uuid import Uuid, random_uuid, uuid_to_text
@@ -35,8 +35,8 @@ def refuse_partitions_without_identity(directories: Iterable[LogDirectory]) -> N
         partitions = directory.partitions_on_disk()
         if partitions:
             raise LogDirectoryError(
-                f"{directory.path} has no meta.properties, and holds the partitions {named(partitions)}; put the "
-                "meta.properties of their broker back, or use an empty directory"
+                f"{directory.path} has no meta.properties, and holds the partitions {joined_names(partitions)}; put "
+                "the meta.properties of their broker back, or use an empty directory"
             )
 
 

@@ -12,7 +12,7 @@ from odradek_controller.levels import ApiRanges, Emulation
 class EmbeddedSource:
     """A `MetadataSource` over the controller of this process."""
 
-    refuses_expired = True
+    refuses_expired_timeouts = True
     unserved_apis: Collection[int] = ()
     stores_features = True
     stores_client_metrics = True

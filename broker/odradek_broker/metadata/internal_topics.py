@@ -80,7 +80,7 @@ def check_settings(config: BrokerConfig, release: Release) -> None:
                 raise ValueError(f"{setting}={value}: {topic} cannot be created, {error}") from error
 
 
-class CreationFailures:
+class CreationFailureLog:
     """Logs why an internal topic cannot be created: immediately the first time, then at most once a minute."""
 
     __slots__ = ("_clock", "_log", "_logged_ms")

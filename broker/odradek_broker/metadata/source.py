@@ -39,7 +39,7 @@ class MetadataSource(Protocol):
         ...
 
     @property
-    def refuses_expired(self) -> bool:
+    def refuses_expired_timeouts(self) -> bool:
         """Whether a change with a `timeout_ms` of 0 or less is refused with REQUEST_TIMED_OUT, as by QuorumController.
 
         Over ZooKeeper, as with ZkAdminManager, the change is made and the response has that error.

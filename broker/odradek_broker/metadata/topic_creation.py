@@ -10,21 +10,21 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from odradek_broker.metadata.broker_state import BrokerState
-from odradek_broker.metadata.internal_topics import TOPICS, CreationFailures
+from odradek_broker.metadata.internal_topics import TOPICS, CreationFailureLog
 from odradek_broker.metadata.view import INTERNAL_TOPICS
 from odradek_controller.commands.topic_names import invalid_topic_name
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 
-class TopicCreator(BrokerState, Protocol):
-    """The state of a broker that creates topics."""
+class TopicCreationState(BrokerState, Protocol):
+    """The part of a broker's state that the creation of topics uses."""
 
     @property
-    def creation_failures(self) -> CreationFailures: ...
+    def creation_failures(self) -> CreationFailureLog: ...
 
 
-async def create_missing(state: TopicCreator, names: Iterable[str]) -> dict[str, ErrorCode]:
+async def create_missing(state: TopicCreationState, names: Iterable[str]) -> dict[str, ErrorCode]:
     """Create those of the topics that do not exist; return the error of each, NONE if it exists now. Log the reason why
     an internal topic cannot be created, because clients get only COORDINATOR_NOT_AVAILABLE."""
     errors: dict[str, ErrorCode] = {}
@@ -47,14 +47,14 @@ async def create_missing(state: TopicCreator, names: Iterable[str]) -> dict[str,
     return errors
 
 
-async def ensure_internal_topic(state: TopicCreator, name: str) -> ErrorCode:
+async def ensure_internal_topic(state: TopicCreationState, name: str) -> ErrorCode:
     """Create an internal topic unless it exists. Return COORDINATOR_NOT_AVAILABLE if that fails: the client retries."""
     assert name in INTERNAL_TOPICS
     error = (await create_missing(state, [name]))[name]
     return ErrorCode.NONE if error == ErrorCode.NONE else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def _creatable(state: TopicCreator, name: str) -> CreateTopicsRequest.CreatableTopic:
+def _creatable(state: TopicCreationState, name: str) -> CreateTopicsRequest.CreatableTopic:
     config = state.config
     internal = TOPICS.get(name)
     if internal is None:

@@ -21,7 +21,7 @@ class ZooKeeperSource:
 
     emulation = Emulation.KAFKA_3_9
     apis = zookeeper_apis()
-    refuses_expired = False
+    refuses_expired_timeouts = False
     unserved_apis: Collection[int] = KRAFT_ONLY_APIS
     # Brokers of Kafka 3.9 support no feature over ZooKeeper.
     stores_features = False
