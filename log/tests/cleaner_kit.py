@@ -17,25 +17,25 @@ from odradek_wire.records.control import end_txn_marker_batch
 LIMITS = CleanerConfig(dedupe_buffer_bytes=1 << 20, load_factor=0.9, io_buffer_bytes=4096)
 
 
-def begin(log: Log, *, limits: CleanerConfig = LIMITS, last_stable: int | None = None) -> Cleaner:
+def begin(log: Log, *, config: CleanerConfig = LIMITS, last_stable: int | None = None) -> Cleaner:
     """However clean the log is already."""
     now_ms = log.env.wall_ms()
     to_clean = log_to_clean(log, log.log_end_offset if last_stable is None else last_stable, now_ms)
     if not to_clean.cleanable_bytes:
         to_clean = to_clean._replace(first_dirty_offset=log.log_start_offset)
-    return Cleaner(log, to_clean, limits, now_ms)
+    return Cleaner(log, to_clean, config, now_ms)
 
 
 def clean(
     log: Log,
     *,
-    limits: CleanerConfig = LIMITS,
+    config: CleanerConfig = LIMITS,
     last_stable: int | None = None,
     between: Callable[[], object] = lambda: None,
     slice_us: int = 100,
 ) -> Cleaner:
     """One pass; `between` is called after every slice."""
-    cleaning = begin(log, limits=limits, last_stable=last_stable)
+    cleaning = begin(log, config=config, last_stable=last_stable)
     cleaning.slice_us = slice_us
     slices = cleaning.slices()
     for step in slices:

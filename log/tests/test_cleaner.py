@@ -119,7 +119,7 @@ def test_a_full_dedupe_buffer_ends_the_pass_early_and_the_next_one_goes_on(tmp_p
     few = CleanerConfig(dedupe_buffer_bytes=4 * BYTES_PER_ENTRY, load_factor=1, io_buffer_bytes=4096)
     ends, sizes = [], []
     for _ in range(5):
-        ends.append(clean(log, limits=few).end_offset)
+        ends.append(clean(log, config=few).end_offset)
         sizes.append(len(left(log)))
     assert ends == [4, 8, 12, 16, 20]
     assert sizes == [20, 20, 18, 14, 10]
@@ -405,7 +405,7 @@ def test_cleaning_keeps_the_last_value_of_every_key(tmp_path: Path, seed: int) -
         time.advance(chance.randint(0, 300))
         if chance.random() < 0.05 and len(log.segments) > 1:
             capacity = chance.choice((5, 1000)) * BYTES_PER_ENTRY
-            clean(log, limits=LIMITS._replace(dedupe_buffer_bytes=capacity, io_buffer_bytes=chance.choice((200, 4096))))
+            clean(log, config=LIMITS._replace(dedupe_buffer_bytes=capacity, io_buffer_bytes=chance.choice((200, 4096))))
             assert last_of_each_key(left(log)) == last_of_each_key(written)
     log.roll()
     clean(log)
@@ -444,8 +444,8 @@ def test_a_large_batch_is_cleaned_in_slices_as_in_one_step(
             count += 1
 
         for _ in range(3):  # the second time tombstones have a horizon, the third time it is over
-            limits = CleanerConfig(keys_in_map * BYTES_PER_ENTRY, 1.0, 1 << 16)
-            clean(log, slice_us=slice_us, limits=limits, between=one_more)
+            cleaner_config = CleanerConfig(keys_in_map * BYTES_PER_ENTRY, 1.0, 1 << 16)
+            clean(log, slice_us=slice_us, config=cleaner_config, between=one_more)
             found.append([piece.tobytes() for piece in pieces_of(log)])
             time.advance(3000)
         left_over.append(found)

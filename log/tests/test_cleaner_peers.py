@@ -130,7 +130,7 @@ def _clean_here(path: Path, topic: str, clock: Time) -> int:
     log = directory.logs[topic, 0]
     size, end = log.size_bytes, log.segments.active.base_offset
     assert len(log.segments) > 3
-    assert clean(log, limits=LIMITS._replace(dedupe_buffer_bytes=1 << 24)).end_offset == end
+    assert clean(log, config=LIMITS._replace(dedupe_buffer_bytes=1 << 24)).end_offset == end
     assert log.size_bytes < size / 2
     clock.advance(log.config.file_delete_delay_ms)
     directory.close(directory.previous_broker_epoch)

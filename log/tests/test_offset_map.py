@@ -42,7 +42,7 @@ def test_its_memory_is_given_back_bit_by_bit() -> None:
     offsets = OffsetMap(1 << 30, 0.9)
     offsets.put([key(number) for number in range(MANY)], range(MANY))
     turns = 1
-    while offsets.forget(1000):
+    while offsets.free(1000):
         assert len(offsets) == MANY - 1000 * turns
         turns += 1
     assert (turns, len(offsets)) == (MANY // 1000, 0)

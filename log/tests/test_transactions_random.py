@@ -124,11 +124,11 @@ class Story:
     def clean(self) -> None:
         last_stable = self.last_stable_offset()
         last_stable = self.chance.choice([last_stable, self.chance.randint(0, last_stable)])
-        limits = CleanerConfig(self.chance.choice([600, 2000, 1 << 20]), 0.9, self.chance.choice([100, 4096]))
+        config = CleanerConfig(self.chance.choice([600, 2000, 1 << 20]), 0.9, self.chance.choice([100, 4096]))
         to_clean = log_to_clean(self.log, last_stable, self.time.now_ms)
         begin = to_clean.first_dirty_offset if to_clean.cleanable_bytes else self.log.log_start_offset
         if begin < to_clean.first_uncleanable_offset:
-            clean(self.log, last_stable=last_stable, limits=limits)
+            clean(self.log, last_stable=last_stable, config=config)
 
     def truncate(self) -> None:
         self.log.truncate_to(self.chance.randint(self.log.log_start_offset, self.log.log_end_offset))

@@ -224,7 +224,7 @@ class LogCleaner:
         """Do one slice. A slice that computes runs on the event loop, after the callbacks that are due: on another
         thread it would hold the interpreter lock, and the loop would wait for that after every call that releases
         it."""
-        if cleaning.waits:
+        if cleaning.next_slice_blocks:
             return await self._executor.run_and_wait(lambda: next(slices, None))
         await asyncio.sleep(0)
         now_s = asyncio.get_running_loop().time()

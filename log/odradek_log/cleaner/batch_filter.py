@@ -81,43 +81,45 @@ class BatchFilter:
             return self._empty_or_discard(header)
         body, found = decompress_records(data, header)
         gone = self._discarded(header, found, self._superseded(header, found, 0, header.count))
-        wants_horizon = self._wants_horizon(header, found, gone)
-        if not gone and not wants_horizon and header.count:
+        needs_horizon = self._needs_delete_horizon(header, found, gone)
+        if not gone and not needs_horizon and header.count:
             return None
         if len(gone) == header.count:
             return self._empty_or_discard(header)
         check_crc(data, header)
         kept = [at for at in range(header.count) if at not in gone]
-        horizon_ms = self._new_horizon_ms() if wants_horizon else None
+        horizon_ms = self._new_horizon_ms() if needs_horizon else None
         return record_filter.retain(header, body, found, kept, delete_horizon_ms=horizon_ms)
 
     def filter_in_slices(
-        self, data: memoryview, header: RecordBatchHeader, decompressed: DecompressedRecords, most: int
+        self, data: memoryview, header: RecordBatchHeader, decompressed: DecompressedRecords, records_max: int
     ) -> Generator[bool, None, Buffer | None]:
-        """Like `filter`, for a large batch whose records are decompressed, with about `most` records between two
+        """Like `filter`, for a large batch whose records are decompressed, with about `records_max` records between two
         yields. Yields whether the next step compresses."""
         if self._transactions.on_batch_read(header):
             return self._empty_or_discard(header)
         body, found = decompressed
         superseded: list[int] = []
-        for first in range(0, header.count, most):
-            superseded += self._superseded(header, found, first, min(first + most, header.count))
+        for first in range(0, header.count, records_max):
+            superseded += self._superseded(header, found, first, min(first + records_max, header.count))
             yield False
         gone = self._discarded(header, found, superseded)
-        wants_horizon = self._wants_horizon(header, found, gone)
-        if not gone and not wants_horizon:
+        needs_horizon = self._needs_delete_horizon(header, found, gone)
+        if not gone and not needs_horizon:
             return None
         if len(gone) == header.count:
             return self._empty_or_discard(header)
         yield False
         check_crc(data, header)
         kept: list[int] = []
-        for first in range(0, header.count, most):
-            kept += [at for at in range(first, min(first + most, header.count)) if at not in gone]
+        for first in range(0, header.count, records_max):
+            kept += [at for at in range(first, min(first + records_max, header.count)) if at not in gone]
             yield False
-        horizon_ms = self._new_horizon_ms() if wants_horizon else None
+        horizon_ms = self._new_horizon_ms() if needs_horizon else None
         return (
-            yield from record_filter.retain_in_slices(header, body, found, kept, most, delete_horizon_ms=horizon_ms)
+            yield from record_filter.retain_in_slices(
+                header, body, found, kept, records_max, delete_horizon_ms=horizon_ms
+            )
         )
 
     def _superseded(
@@ -146,16 +148,18 @@ class BatchFilter:
             gone = {at for at in gone if base + deltas[at] <= latest}
         return gone
 
-    def _wants_horizon(self, header: RecordBatchHeader, found: record_filter.PartialRecords, gone: Set[int]) -> bool:
+    def _needs_delete_horizon(
+        self, header: RecordBatchHeader, found: record_filter.PartialRecords, gone: Set[int]
+    ) -> bool:
         """Return whether the batch keeps tombstones and has no delete horizon yet."""
         return header.delete_horizon_ms is None and any(at not in gone for at in found.tombstones)
 
     def _filter_control(self, data: memoryview, header: RecordBatchHeader) -> Buffer | None:
-        needless = self._transactions.on_control_batch_read(header, marker_of(data, header))
+        can_discard = self._transactions.on_control_batch_read(header, commits(data, header))
         horizon_ms = header.delete_horizon_ms
-        if header.count == 0 or (needless and horizon_ms is not None and horizon_ms <= self._now_ms):
+        if header.count == 0 or (can_discard and horizon_ms is not None and horizon_ms <= self._now_ms):
             return self._empty_or_discard(header)
-        if needless and horizon_ms is None:
+        if can_discard and horizon_ms is None:
             check_crc(data, header)
             kept = range(header.count)
             return record_filter.retain(
@@ -181,7 +185,7 @@ class BatchFilter:
         return self._now_ms + self._delete_retention_ms
 
 
-def marker_of(data: memoryview, header: RecordBatchHeader) -> bool | None:
+def commits(data: memoryview, header: RecordBatchHeader) -> bool | None:
     """Return whether a control batch commits (True) or aborts (False) a transaction; None if neither."""
     # Imported here, because only logs with transactions need these messages.
     from odradek_wire.records.control import ControlRecordType, record_type_of

@@ -15,9 +15,9 @@ from typing import NamedTuple, TypeAlias, cast
 from odradek_log.cleaner.batch_filter import (
     BatchFilter,
     DecompressedRecords,
+    commits,
     decompress_records,
     last_records,
-    marker_of,
 )
 from odradek_log.cleaner.cleaned_segment import CleanedSegment
 from odradek_log.cleaner.log_to_clean import CleanableSegment, LogToClean, choose_cleanable, group_segments
@@ -92,12 +92,12 @@ def log_to_clean(log: Log, last_stable_offset: int, now_ms: int) -> LogToClean:
 class Cleaner:
     """One pass over one log, from its construction to `complete` or `abort`."""
 
-    def __init__(self, log: Log, to_clean: LogToClean, limits: CleanerConfig, now_ms: int) -> None:
+    def __init__(self, log: Log, to_clean: LogToClean, config: CleanerConfig, now_ms: int) -> None:
         assert to_clean.first_dirty_offset < to_clean.first_uncleanable_offset, "nothing is dirty"
         self._log = log
-        self._config = log.config
+        self._log_config = log.config
         self._directory = log.directory
-        self._limits = limits
+        self._config = config
         self._now_ms = now_ms
         self._first_dirty_offset = to_clean.first_dirty_offset
         self._end = to_clean.first_uncleanable_offset
@@ -107,7 +107,7 @@ class Cleaner:
         with log.handling_disk_errors("read aborted transactions"):
             self._aborted = [each for segment in self._segments for each in segment.aborted_transactions()]
         self._interruptions = log.cleaner.interruptions
-        self._offsets = OffsetMap(limits.dedupe_buffer_bytes, limits.load_factor)
+        self._offsets = OffsetMap(config.dedupe_buffer_bytes, config.load_factor)
         self._target: CleanedSegment | None = None
         self.bytes_read = 0
         """The bytes read to rewrite segments; like Kafka's count, without those read for the offset map."""
@@ -117,7 +117,7 @@ class Cleaner:
         self.slice_us = 100
         """The approximate time of a slice in microseconds; a batch with many records may take several times as long.
         The caller may change it between slices."""
-        self.waits = True
+        self.next_slice_blocks = True
         """Whether the next slice waits for the disk or a codec."""
         self.buffer_utilization = 0.0
         """The used share of the dedupe buffer, from 0 to 1."""
@@ -165,8 +165,8 @@ class Cleaner:
             if name.endswith(CLEANED):
                 # An earlier pass could not remove this file. At a start it would undo a replacement (`log_loader`).
                 disk.remove(f"{self._directory}/{name}")
-        yield from self._index()
-        self.waits = True
+        yield from self._build_offset_map()
+        self.next_slice_blocks = True
         yield SliceDone(0, 0)
         end, self.buffer_utilization = self.end_offset, self._offsets.utilization
         sources = [segment for segment in self._segments[:-1] if segment.base_offset < end]
@@ -177,21 +177,23 @@ class Cleaner:
             producers=self._producers,
             end=self._end,
             now_ms=self._now_ms,
-            delete_retention_ms=self._config.delete_retention_ms,
+            delete_retention_ms=self._log_config.delete_retention_ms,
         )
         sizes = [(segment.base_offset, segment.size, self._index_size(segment)) for segment in sources]
         at = 0
-        for count in group_segments(sizes, self._config, self._end):
+        for count in group_segments(sizes, self._log_config, self._end):
             group = sources[at : at + count]
             at += count
-            self._target = target = CleanedSegment(self._log.env, self._directory, group[0].base_offset, self._config)
+            self._target = target = CleanedSegment(
+                self._log.env, self._directory, group[0].base_offset, self._log_config
+            )
             for source in group:
                 yield from self._rewrite(source, target, batches)
             target.finish(transactions.take_aborted_with_marker())
             yield SegmentReplacement(group, target)
             disk.sync_directory(self._directory)
-        self.waits = False
-        while self._offsets.forget(10 * self.slice_us):
+        self.next_slice_blocks = False
+        while self._offsets.free(10 * self.slice_us):
             yield SliceDone(0, 0)
 
     def _index_size(self, segment: LogSegment) -> int:
@@ -206,7 +208,7 @@ class Cleaner:
 
     # --- building the offset map
 
-    def _index(self) -> Iterator[Slice]:
+    def _build_offset_map(self) -> Iterator[Slice]:
         """Build the offset map from the first dirty offset on, until it is full."""
         first, disk = self._first_dirty_offset, self._log.env.disk
         transactions = CleanedTransactionMetadata(each for each in self._aborted if each.last_offset >= first)
@@ -216,8 +218,8 @@ class Cleaner:
                 continue
             if segment.base_offset >= self._end:
                 break
-            for chunk in read_chunks(disk, segment, self._limits.io_buffer_bytes // 2):
-                self.waits = False
+            for chunk in read_chunks(disk, segment, self._config.io_buffer_bytes // 2):
+                self.next_slice_blocks = False
                 yield SliceDone(0, 0)
                 cost = size = 0
                 for header in chunk:
@@ -234,7 +236,7 @@ class Cleaner:
                     if cost >= self.slice_us:
                         yield SliceDone(size, 0)
                         cost = size = 0
-                self.waits = True
+                self.next_slice_blocks = True
                 yield SliceDone(size, 0)
             # An earlier cleaning removed any offsets up to the next segment.
             self._offsets.latest_offset = next_base - 1
@@ -244,7 +246,7 @@ class Cleaner:
     ) -> bool:
         """Add a batch to the offset map; return whether there was room for all its keys."""
         if header.is_control:
-            transactions.on_control_batch_read(header, marker_of(data, header))
+            transactions.on_control_batch_read(header, commits(data, header))
         elif not transactions.on_batch_read(header):
             check_crc(data, header)
             _, found = decompress_records(data, header)
@@ -260,9 +262,9 @@ class Cleaner:
         if not transactions.on_batch_read(header):
             check_crc(data, header)
             _, found = yield from self._decompress_records(data, header)
-            keys, deltas, most = found.keys, found.offset_deltas, self.slice_us
-            for at in range(0, header.count, most):
-                if not self._put(header.base_offset, keys[at : at + most], deltas[at : at + most]):
+            keys, deltas, records_max = found.keys, found.offset_deltas, self.slice_us
+            for at in range(0, header.count, records_max):
+                if not self._put(header.base_offset, keys[at : at + records_max], deltas[at : at + records_max]):
                     return False
                 yield SliceDone(0, 0)
         self._offsets.latest_offset = header.last_offset
@@ -284,21 +286,21 @@ class Cleaner:
 
     def _rewrite(self, source: LogSegment, target: CleanedSegment, batches: BatchFilter) -> Iterator[Slice]:
         written = 0
-        for chunk in read_chunks(self._log.env.disk, source, self._limits.io_buffer_bytes // 2):
-            self.waits = False
+        for chunk in read_chunks(self._log.env.disk, source, self._config.io_buffer_bytes // 2):
+            self.next_slice_blocks = False
             yield SliceDone(0, written)
             kept: list[RecordBatchHeader] = []
             parts: list[Buffer] = []
             # The position of the first unchanged batch that is not in `parts` yet.
-            as_it_is = cost = size = 0
+            copied_to = cost = size = 0
             for header in chunk:
                 outcome = yield from self._filter(chunk.data, header, batches)
                 if outcome is None:
                     kept.append(header)
                 else:
-                    if header.position > as_it_is:
-                        parts.append(chunk.data[as_it_is : header.position])
-                    as_it_is = header.end
+                    if header.position > copied_to:
+                        parts.append(chunk.data[copied_to : header.position])
+                    copied_to = header.end
                     if outcome:
                         parts.append(outcome)
                         kept.append(read_header(outcome))
@@ -310,10 +312,10 @@ class Cleaner:
                     yield SliceDone(size, 0)
                     cost = size = 0
             self.bytes_read += size
-            self.waits = True
+            self.next_slice_blocks = True
             yield SliceDone(size, 0)
-            if chunk.end > as_it_is:
-                parts.append(chunk.data[as_it_is : chunk.end])
+            if chunk.end > copied_to:
+                parts.append(chunk.data[copied_to : chunk.end])
             # The same slice reads the next chunk: each change of threads delays requests.
             written = target.append(parts, kept) if parts else 0
             self.bytes_written += written
@@ -331,13 +333,13 @@ class Cleaner:
         )
         while True:
             try:
-                self.waits = next(work)
+                self.next_slice_blocks = next(work)
             except StopIteration as over:
                 outcome = cast("Buffer | None", over.value)
                 break
             yield SliceDone(0, 0)
-        if self.waits:
-            self.waits = False
+        if self.next_slice_blocks:
+            self.next_slice_blocks = False
             yield SliceDone(0, 0)
         return outcome
 
@@ -346,14 +348,14 @@ class Cleaner:
     ) -> Generator[Slice, None, DecompressedRecords]:
         """Decompress a large batch in slices."""
         if header.is_compressed:
-            self.waits = True
+            self.next_slice_blocks = True
             yield SliceDone(0, 0)
         body, found = records_data(data, header), record_filter.begin_partial()
-        self.waits = False
+        self.next_slice_blocks = False
         yield SliceDone(0, 0)
-        is_seen = False
-        while not is_seen:
-            is_seen = record_filter.continue_partial(found, body, header.count, self.slice_us)
+        is_complete = False
+        while not is_complete:
+            is_complete = record_filter.continue_partial(found, body, header.count, self.slice_us)
             yield SliceDone(0, 0)
         return body, found
 

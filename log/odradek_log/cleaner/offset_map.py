@@ -23,7 +23,7 @@ _DIGEST_SIZE = 25
 class OffsetMap:
     """The offset map of one pass."""
 
-    __slots__ = ("_at_most", "_capacity", "_mask", "_shards", "latest_offset")
+    __slots__ = ("_capacity", "_keys_upper_bound", "_mask", "_shards", "latest_offset")
 
     def __init__(self, memory_bytes: int, load_factor: float) -> None:
         """The map has room for the keys that fit into the share `load_factor` of `memory_bytes`, at least one."""
@@ -31,7 +31,7 @@ class OffsetMap:
         shards = 1 << (self._capacity // _KEYS_OF_A_SHARD).bit_length()
         self._shards: list[dict[bytes, int]] = [{} for _ in range(shards)]
         self._mask = shards - 1
-        self._at_most = 0
+        self._keys_upper_bound = 0
         """An upper bound of the number of keys."""
         self.latest_offset = -1
         """The map has all keys up to this offset."""
@@ -46,26 +46,26 @@ class OffsetMap:
     def put(self, keys: Sequence[bytes], offsets: Sequence[int]) -> bool:
         """Add records by ascending offset while there is room; return whether all were added."""
         shards, mask = self._shards, self._mask
-        if self._at_most + len(keys) > self._capacity:
-            self._at_most = len(self)
-        if self._at_most + len(keys) <= self._capacity:
-            self._at_most += len(keys)
+        if self._keys_upper_bound + len(keys) > self._capacity:
+            self._keys_upper_bound = len(self)
+        if self._keys_upper_bound + len(keys) <= self._capacity:
+            self._keys_upper_bound += len(keys)
             for key, offset in zip(keys, offsets, strict=True):
                 kept = key if len(key) <= _LONGEST_KEPT else _digest(key)
                 shards[hash(kept) & mask][kept] = offset
             return True
         for key, offset in zip(keys, offsets, strict=True):
             # Like Kafka, stop at a full map even if the key is in it.
-            if self._at_most >= self._capacity:
+            if self._keys_upper_bound >= self._capacity:
                 return False
             kept = key if len(key) <= _LONGEST_KEPT else _digest(key)
             shard = shards[hash(kept) & mask]
-            self._at_most += kept not in shard
+            self._keys_upper_bound += kept not in shard
             shard[kept] = offset
             self.latest_offset = offset
         return True
 
-    def forget(self, count: int) -> bool:
+    def free(self, count: int) -> bool:
         """Free the memory of `count` keys; return False if none is left. Freeing a large map in one step would hold the
         interpreter for too long."""
         shards = self._shards

@@ -22,7 +22,7 @@ class _Aborted:
 class CleanedTransactionMetadata:
     """The state of transactions during one pass, which reads every batch in order."""
 
-    __slots__ = ("_aborted", "_committed", "_not_begun", "_with_marker")
+    __slots__ = ("_aborted", "_aborted_with_marker", "_committed", "_not_begun")
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         """`aborted` has all aborted transactions with records or their marker in the batches that are read."""
@@ -30,7 +30,7 @@ class CleanedTransactionMetadata:
         self._not_begun = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
         self._aborted: dict[int, _Aborted] = {}
         self._committed: set[int] = set()
-        self._with_marker: list[AbortedTransaction] = []
+        self._aborted_with_marker: list[AbortedTransaction] = []
 
     def on_batch_read(self, header: RecordBatchHeader) -> bool:
         """Return whether a data batch belongs to an aborted transaction, so that its records can be removed."""
@@ -59,12 +59,12 @@ class CleanedTransactionMetadata:
         aborted = self._aborted.pop(header.producer_id, None)
         if aborted is None or not aborted.has_batches:
             return True
-        self._with_marker.append(aborted.transaction)
+        self._aborted_with_marker.append(aborted.transaction)
         return False
 
     def take_aborted_with_marker(self) -> list[AbortedTransaction]:
         """Return, and clear, the aborted transactions whose markers stay, for the index of the new segment."""
-        kept, self._with_marker = self._with_marker, []
+        kept, self._aborted_with_marker = self._aborted_with_marker, []
         return kept
 
     def _begin(self, offset: int) -> None:
