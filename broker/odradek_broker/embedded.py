@@ -124,8 +124,8 @@ class EmbeddedCluster:
             node_id=node_id,
             cluster_id=cluster_id,
             initial=Levels(served_features(emulation.initial.finalized, TABLE.served)),
-            on_disk=self._on_disk,
-            flush_now=self._executor.run_and_wait if config.our_setting(SYNC) == "always" else None,
+            start_disk_work=self._start_disk_work,
+            run_flush=self._executor.run_and_wait if config.our_setting(SYNC) == "always" else None,
         )
         self.controller = Controller(
             self._store,
@@ -138,7 +138,7 @@ class EmbeddedCluster:
         )
         await self.controller.open()
 
-    def _on_disk(self, work: Callable[[], None]) -> None:
+    def _start_disk_work(self, work: Callable[[], None]) -> None:
         self._executor.run("metadata on disk", work)
 
     @property

@@ -33,7 +33,7 @@ from .image_records import feature_records
 from .levels import Emulation, Levels
 from .quorum_state import QUORUM_STATE, QuorumStateFile
 from .replay import InvalidMetadataError, replay
-from .snapshot_writer import MAX_LOG_BYTES, SNAPSHOT_RECORDS, OnDisk, SnapshotWriter
+from .snapshot_writer import MAX_LOG_BYTES, SNAPSHOT_RECORDS, SnapshotWriter, StartDiskWork
 from .snapshots import BOOTSTRAP, SnapshotId, VoterRecords, decode_snapshot, encode_snapshot, find_snapshots
 from .store import Appended, QuorumState, Voter
 
@@ -45,15 +45,15 @@ LOG_CONFIG = LogConfig(
     segment_ms=7 * 24 * 3600 * 1000,
 )
 _READ_BYTES = 4 << 20
-FlushNow = Callable[[Callable[[], None]], Awaitable[None]]
+RunFlush = Callable[[Callable[[], None]], Awaitable[None]]
 
 
 class MetadataLogStore:
     """The only writer of a metadata log.
 
     After `append` returns, its records survive a crash of the process; flushed records survive a crash of the machine.
-    With `flush_now`, `append` waits for a flush. Otherwise `on_disk` starts a flush after an append, without waiting
-    for it. With neither, only `close` and each snapshot flush the log.
+    With `run_flush`, `append` waits for a flush. Otherwise `start_disk_work` starts a flush after an append, without
+    waiting for it. With neither, only `close` and each snapshot flush the log.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class MetadataLogStore:
         node_id: int,
         cluster_id: str,
         initial: Levels = Emulation.UNION.initial,
-        on_disk: OnDisk | None = None,
-        flush_now: FlushNow | None = None,
+        start_disk_work: StartDiskWork | None = None,
+        run_flush: RunFlush | None = None,
         snapshot_records: int = SNAPSHOT_RECORDS,
         max_log_bytes: int = MAX_LOG_BYTES,
         max_batch_bytes: int = MAX_BATCH_BYTES,
@@ -75,8 +75,8 @@ class MetadataLogStore:
         self._node_id = node_id
         self._cluster_id = cluster_id
         self._initial = initial
-        self._on_disk = on_disk
-        self._flush_now = flush_now
+        self._start_disk_work = start_disk_work
+        self._run_flush = run_flush
         self._flush_due = False
         self._max_batch_bytes = max_batch_bytes
         self._log: Log | None = None
@@ -84,7 +84,7 @@ class MetadataLogStore:
         self._data_version = 0
         self._voter_records = VoterRecords()
         self._last_append_ms = -1
-        self._snapshots = SnapshotWriter(directory.env, on_disk, snapshot_records, max_log_bytes)
+        self._snapshots = SnapshotWriter(directory.env, start_disk_work, snapshot_records, max_log_bytes)
         self._image = ClusterImage(cluster_id=cluster_id)
 
     # -- opening ------------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class MetadataLogStore:
                 await self.append([AbortTransactionRecord("The controller was restarted")], image.levels)
             if not image.levels.finalized:
                 image = await self._bootstrap(image)
-            await self._appended()
+            await self._finish_append()
         except BaseException:
             log.abandon()
             raise
@@ -223,11 +223,11 @@ class MetadataLogStore:
             size += len(value) + 16
             if size > self._max_batch_bytes:
                 self._append_large(records, levels, now_ms)
-                return await self._appended()
+                return await self._finish_append()
             builder.append(now_ms, None, value)
         self._write(builder.build())
         self._snapshots.records_since += len(records)
-        return await self._appended()
+        return await self._finish_append()
 
     def _append_large(self, records: Sequence[Message], levels: Levels, now_ms: int) -> None:
         assert levels.metadata_transactions, "without transactions a change must fit into one batch"
@@ -243,11 +243,11 @@ class MetadataLogStore:
         self._write(builder.build())
         self._snapshots.records_since += len(framed)
 
-    async def _appended(self) -> Appended:
+    async def _finish_append(self) -> Appended:
         offset = self.next_offset - 1
-        if self._flush_now is not None:
+        if self._run_flush is not None:
             assert self._log is not None, "the store is open"
-            await self._flush_now(self._log.flush)
+            await self._run_flush(self._log.flush)
         return Appended(offset, self._epoch)
 
     def _write(self, batch: bytearray) -> None:
@@ -256,9 +256,9 @@ class MetadataLogStore:
         done = log.append(batch, self._epoch, origin=AppendOrigin.RAFT_LEADER)
         assert not isinstance(done, Rejection), f"the log refused a batch of the controller: {done}"
         self._last_append_ms = self._wall_ms()
-        if self._on_disk is not None and self._flush_now is None and not self._flush_due:
+        if self._start_disk_work is not None and self._run_flush is None and not self._flush_due:
             self._flush_due = True
-            self._on_disk(self._flush)
+            self._start_disk_work(self._flush)
 
     def _flush(self) -> None:
         self._flush_due = False

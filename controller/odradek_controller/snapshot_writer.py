@@ -1,7 +1,7 @@
 """Snapshots of the metadata: when to write one, its file, and the removal of older segments of the log.
 
-The event loop decides and encodes; `on_disk` may write the file on another thread. A snapshot only makes the next start
-faster: a failure to write one is logged, and the controller continues.
+The event loop decides and encodes; `start_disk_work` may write the file on another thread. A snapshot only makes the
+next start faster: a failure to write one is logged, and the controller continues.
 """
 
 from __future__ import annotations
@@ -23,31 +23,34 @@ MAX_LOG_BYTES = 100 << 20
 """As Kafka's default of `metadata.max.retention.bytes`: from a larger log, the next snapshot removes the segments below
 its end offset."""
 
-OnDisk = Callable[[Callable[[], None]], object]
+StartDiskWork = Callable[[Callable[[], None]], object]
 """Runs work that waits for the disk, possibly on another thread."""
 
 
 class SnapshotWriter:
     """Writes the snapshots of one metadata log, one at a time."""
 
-    def __init__(self, env: LogEnvironment, on_disk: OnDisk | None, snapshot_records: int, max_log_bytes: int) -> None:
+    def __init__(
+        self, env: LogEnvironment, start_disk_work: StartDiskWork | None, snapshot_records: int, max_log_bytes: int
+    ) -> None:
         self._env = env
-        self._on_disk = on_disk
+        self._start_disk_work = start_disk_work
         self._snapshot_records = snapshot_records
         self._max_log_bytes = max_log_bytes
-        self._next = snapshot_records
+        self._threshold = snapshot_records
         self._writing = False
         self._written: SnapshotId | None = None
-        """A snapshot that was written, perhaps on another thread; `_cut` then removes the segments below it."""
+        """A snapshot that was written, perhaps on another thread. `_delete_segments_below_snapshot` then removes the
+        segments below it."""
         self.records_since = 0
         """The number of records after the last snapshot."""
 
     def applied(self, image: ClusterImage, log: Log, voters: VoterRecords, last_timestamp: int) -> None:
         """Write a snapshot of the image if that is due, and remove the segments below the last one."""
         try:
-            if self.records_since >= self._next and not self._writing and self._is_worth_it(image):
+            if self.records_since >= self._threshold and not self._writing and self._reaches_threshold(image):
                 self._begin(image, log, voters, last_timestamp)
-            self._cut(log)
+            self._delete_segments_below_snapshot(log)
         except (OSError, CorruptLogError, LogOfflineError) as error:
             self._report(error)
 
@@ -55,13 +58,13 @@ class SnapshotWriter:
         """Write a snapshot to the disk and return it. Raises `OSError`."""
         snapshot, data = self._encode(image, log, voters, last_timestamp)
         self._write(log, snapshot, data)
-        self._cut(log)
+        self._delete_segments_below_snapshot(log)
         return snapshot
 
-    def _is_worth_it(self, image: ClusterImage) -> bool:
+    def _reaches_threshold(self, image: ClusterImage) -> bool:
         """Return whether replaying the log takes much longer than replaying the image; set the next threshold."""
-        self._next = self._snapshot_records + 2 * sum(1 for _ in image_records(image))
-        return self.records_since >= self._next
+        self._threshold = self._snapshot_records + 2 * sum(1 for _ in image_records(image))
+        return self.records_since >= self._threshold
 
     def _begin(self, image: ClusterImage, log: Log, voters: VoterRecords, last_timestamp: int) -> None:
         snapshot, data = self._encode(image, log, voters, last_timestamp)
@@ -76,10 +79,10 @@ class SnapshotWriter:
                 self._writing = False
 
         self._writing = True
-        if self._on_disk is None:
+        if self._start_disk_work is None:
             write()
         else:
-            self._on_disk(write)
+            self._start_disk_work(write)
 
     def _encode(
         self, image: ClusterImage, log: Log, voters: VoterRecords, last_timestamp: int
@@ -88,7 +91,7 @@ class SnapshotWriter:
             # A new segment begins at the snapshot, so that all older ones can be removed.
             log.roll()
         self.records_since = 0
-        self._next = self._snapshot_records
+        self._threshold = self._snapshot_records
         data = encode_snapshot(
             image_records(image),
             image.levels,
@@ -109,7 +112,7 @@ class SnapshotWriter:
             disk.remove(f"{log.directory}/{stale.file_name}")
         self._written = snapshot
 
-    def _cut(self, log: Log) -> None:
+    def _delete_segments_below_snapshot(self, log: Log) -> None:
         snapshot, self._written = self._written, None
         if snapshot is not None and log.size_bytes > self._max_log_bytes:
             log.advance_log_start_offset(snapshot.end_offset)

@@ -13,7 +13,7 @@ from odradek_controller.image import ClusterImage
 from odradek_controller.levels import Emulation, Features
 from odradek_controller.metadata_log_store import MAX_BATCH_BYTES, MetadataLogStore
 from odradek_controller.replay import replay
-from odradek_controller.snapshot_writer import MAX_LOG_BYTES, SNAPSHOT_RECORDS, OnDisk
+from odradek_controller.snapshot_writer import MAX_LOG_BYTES, SNAPSHOT_RECORDS, StartDiskWork
 from odradek_log.directory import LogDirectory
 from odradek_log.disk import Disk, RealDisk
 from odradek_log.reporting import Reporter
@@ -121,7 +121,7 @@ async def running(
     disk: Disk | None = None,
     seed: int = 0,
     reporter: Reporter | None = None,
-    on_disk: OnDisk | None = None,
+    start_disk_work: StartDiskWork | None = None,
 ) -> AsyncIterator[Controller]:
     """Open a controller on this directory; close or kill it at the end."""
     later: list[object] = []
@@ -136,7 +136,7 @@ async def running(
         node_id=1,
         cluster_id=CLUSTER_ID,
         initial=emulation.initial,
-        on_disk=on_disk,
+        start_disk_work=start_disk_work,
         snapshot_records=snapshot_records,
         max_log_bytes=max_log_bytes,
         max_batch_bytes=max_batch_bytes,

@@ -157,7 +157,7 @@ async def test_snapshots_are_written_on_another_thread(tmp_path: Path) -> None:
             await controller.submit(topics(f"t{turn}"))
             await controller.submit(DeleteTopicsRequest(topic_names=[f"t{turn}"]))
 
-    async with running(tmp_path, snapshot_records=40, max_log_bytes=2000, on_disk=waiting.append) as controller:
+    async with running(tmp_path, snapshot_records=40, max_log_bytes=2000, start_disk_work=waiting.append) as controller:
         await join(controller, 1, 11)
         await change(60)
         assert snapshots() == []
