@@ -50,9 +50,12 @@ class SnapshotWriter:
         try:
             if self.records_since >= self._threshold and not self._writing and self._reaches_threshold(image):
                 self._begin(image, log, voters, last_timestamp)
-            self._delete_segments_below_snapshot(log)
         except (OSError, CorruptLogError, LogOfflineError) as error:
             self._report(error)
+        try:
+            self._delete_segments_below_snapshot(log)
+        except (OSError, CorruptLogError, LogOfflineError) as error:
+            self._env.reporter.warning("old metadata segments could not be removed", error=str(error))
 
     def write_now(self, image: ClusterImage, log: Log, voters: VoterRecords, last_timestamp: int) -> SnapshotId:
         """Write a snapshot to the disk and return it. Raises `OSError`."""

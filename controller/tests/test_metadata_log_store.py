@@ -4,6 +4,7 @@ import errno
 import json
 import tarfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,28 @@ async def test_snapshots_are_written_on_another_thread(tmp_path: Path) -> None:
         before = controller.image
     async with running(tmp_path) as controller:
         assert controller.image == fenced(before)
+
+
+@pytest.mark.parametrize(
+    ("call", "suffix", "event"),
+    [
+        ("replace_file", ".checkpoint", "metadata snapshot could not be written"),
+        ("rename", ".log", "old metadata segments could not be removed"),
+    ],
+)
+async def test_a_failed_snapshot_and_a_failed_removal_have_their_own_log_lines(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, call: str, suffix: str, event: str
+) -> None:
+    disk = FailingDisk(tmp_path)
+    disk.fail(errno.EIO, lambda name, path, _: name == call and METADATA in path and path.endswith(suffix))
+    async with running(tmp_path, snapshot_records=40, max_log_bytes=2000, disk=disk) as controller:
+        await join(controller, 1, 11)
+        with suppress(LogOfflineError):  # the log goes offline when it cannot remove a segment
+            for turn in range(60):
+                await controller.submit(topics(f"t{turn}"))
+                await controller.submit(DeleteTopicsRequest(topic_names=[f"t{turn}"]))
+    events = {record.message.partition(" error=")[0] for record in caplog.records if record.levelname == "WARNING"}
+    assert events == {event}
 
 
 async def test_a_change_too_large_for_one_batch_is_a_metadata_transaction(tmp_path: Path) -> None:
