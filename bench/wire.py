@@ -20,7 +20,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from odradek_wire.codec import decoder, encode, encode_parts, layout
+from odradek_wire.codec import decoder, definition, encode, encode_parts
 from odradek_wire.compiled_decoder import compile_decoder
 from odradek_wire.compiled_encoder import compile_encoder
 from odradek_wire.message import Message
@@ -184,7 +184,7 @@ def compare(message: Message, version: int, rounds: int) -> dict[str, dict[str, 
     """Return the microseconds to decode and to encode one message, for us and for the other libraries."""
     cls = type(message)
     data = memoryview(encode(message, version))
-    assert layout(cls).name == cls.__name__
+    assert definition(cls).name == cls.__name__
     others = {"kafka-python": kafka_python(message, version), "kio": kio(message, version)}
     read = {name: library.decode(data) for name, library in others.items()}
     ours = decoder(cls, version)

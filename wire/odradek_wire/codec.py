@@ -26,10 +26,10 @@ __all__ = [
     "decode",
     "decode_prefix",
     "decoder",
+    "definition",
     "encode",
     "encode_parts",
     "encoder",
-    "layout",
     "limited_decoder",
 ]
 
@@ -40,18 +40,18 @@ Part = bytes | memoryview | FileRecords
 Encoder = Callable[[Any], list[Part]]
 Decoder = Callable[..., Any]
 
-_layouts: dict[str, notation.MessageType] = {}
+_definitions: dict[str, notation.MessageType] = {}
 _encoders: dict[tuple[type[Message], int], Encoder] = {}
 _decoders: dict[tuple[type[Message], int], Decoder] = {}
 _limited_decoders: dict[tuple[type[Message], int], Decoder] = {}
 
 
-def layout(cls: type[Message]) -> notation.MessageType:
+def definition(cls: type[Message]) -> notation.MessageType:
     """Return the definition of a message class; the first use reads it from its file."""
-    if cls.__name__ not in _layouts:
+    if cls.__name__ not in _definitions:
         for message in notation.load(cls.DEFINITION):
-            _layouts[message.name] = message
-    return _layouts[cls.__name__]
+            _definitions[message.name] = message
+    return _definitions[cls.__name__]
 
 
 def encoder(cls: type[Message], version: int) -> Encoder:
@@ -63,7 +63,7 @@ def encoder(cls: type[Message], version: int) -> Encoder:
         return _encoders[cls, version]
     except KeyError:
         pass
-    encode = _encoders[cls, version] = compile_encoder(_checked(cls, version), cls, version)
+    encode = _encoders[cls, version] = compile_encoder(_definition_of(cls, version), cls, version)
     return encode
 
 
@@ -76,7 +76,7 @@ def decoder(cls: type[M], version: int) -> Callable[..., M]:
         return _decoders[cls, version]
     except KeyError:
         pass
-    decode = _decoders[cls, version] = compile_decoder(_checked(cls, version), cls, version)
+    decode = _decoders[cls, version] = compile_decoder(_definition_of(cls, version), cls, version)
     return decode
 
 
@@ -91,7 +91,7 @@ def limited_decoder(cls: type[M], version: int) -> Callable[..., tuple[M, int]]:
         return _limited_decoders[cls, version]
     except KeyError:
         pass
-    decode = _limited_decoders[cls, version] = compile_limited_decoder(_checked(cls, version), cls, version)
+    decode = _limited_decoders[cls, version] = compile_limited_decoder(_definition_of(cls, version), cls, version)
     return decode
 
 
@@ -131,11 +131,11 @@ def decode_prefix(
     Ignores the bytes after the message. Raises DecodeError, UnsupportedVersionError and, with a `limit`,
     TooManyElementsError as `limited_decoder` does.
     """
-    message, end = Reader(_checked(cls, version), cls, version, data, position, limit=limit).decode_prefix()
+    message, end = Reader(_definition_of(cls, version), cls, version, data, position, limit=limit).decode_prefix()
     return message, end
 
 
-def _checked(cls: type[Message], version: int) -> notation.MessageType:
+def _definition_of(cls: type[Message], version: int) -> notation.MessageType:
     if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
         raise UnsupportedVersionError(cls.__name__, version, cls.MIN_VERSION, cls.MAX_VERSION)
-    return layout(cls)
+    return definition(cls)

@@ -66,8 +66,8 @@ class DecoderSource(CodecSource):
         super().__init__(message, cls, version)
         self.limited = limited
         self.run: list[tuple[str, str]] = []
-        self.lead: tuple[Field, str, str] | None = None
-        self.absent: tuple[Field, str, str, int] | None = None
+        self.pending_variable: tuple[Field, str, str] | None = None
+        self.assumed_absent: tuple[Field, str, str, int] | None = None
         self.names |= {
             "new": object.__new__,
             "varint": _read_varint,
@@ -147,7 +147,7 @@ class DecoderSource(CodecSource):
         if not self.flexible:
             return
         tagged = self.constant("T", struct)
-        if self.run or self.lead:
+        if self.run or self.pending_variable:
             self.run.append(("B", "t"))
             self.flush()
             self.emit(f"if t: {self.tags_call('p, t', tagged, o)}")
@@ -160,7 +160,7 @@ class DecoderSource(CodecSource):
             return f"p = tags(m, {position_and_count}, {tagged}, {o})"
         return f"p, left = tags(m, {position_and_count}, {tagged}, {o}, left)"
 
-    def take(self, elements: str) -> None:
+    def count_elements(self, elements: str) -> None:
         """Count elements before they are read."""
         if self.limited:
             self.emit(f"left -= {elements}")
@@ -177,7 +177,7 @@ class DecoderSource(CodecSource):
             n = self.length(field)
             integers = field.array and field.type in FIXED and field.type != "uuid"
             if integers or (not field.array and field.type in ("string", "bytes")):
-                self.lead = (field, n, target)
+                self.pending_variable = (field, n, target)
             else:
                 self.block(field, n, target)
 
@@ -253,12 +253,12 @@ class DecoderSource(CodecSource):
         return fixed and field.array and field.struct is not None and field.nullable(self.version)
 
     def absent_array(self, field: Field, target: str) -> None:
-        """Continue the run after the array; if the array has elements, `present_after_all` reads the rest again."""
+        """Continue the run after the array; if the array has elements, `read_assumed_absent` reads the rest again."""
         n = self.fresh_name("n")
-        if self.absent is not None:
+        if self.assumed_absent is not None:
             self.flush()
         self.run.append(("B" if self.compact(field) else "i", n))
-        self.absent = (field, n, target, len(self.run))
+        self.assumed_absent = (field, n, target, len(self.run))
 
     def block(self, field: Field, n: str, target: str) -> None:
         """Read an array by a loop."""
@@ -271,7 +271,7 @@ class DecoderSource(CodecSource):
             self.indent += " "
         if not self.compact(field):
             self.emit(f"if {n} < {least}: raise ValueError")
-        self.take(f"{n} - {least}")
+        self.count_elements(f"{n} - {least}")
         if field.type == "uuid":
             length = f"{n} - 1" if self.compact(field) else n
             self.emit(f"q = p + ({length}) * 16")
@@ -306,22 +306,22 @@ class DecoderSource(CodecSource):
     def flush(self, ahead: Run = ()) -> int:
         """Read the run, and with it the fields `ahead`, without moving past those: the caller adds the result to
         `p`."""
-        lead, self.lead = self.lead, None
-        absent, self.absent = self.absent, None
+        pending_variable, self.pending_variable = self.pending_variable, None
+        assumed_absent, self.assumed_absent = self.assumed_absent, None
         run, self.run = self.run, []
-        if lead is not None and lead[0].array:
-            self.integers(*lead)
-            lead = None
-        cut = len(run) if absent is None else absent[-1]
+        if pending_variable is not None and pending_variable[0].array:
+            self.integers(*pending_variable)
+            pending_variable = None
+        cut = len(run) if assumed_absent is None else assumed_absent[-1]
         left = _size(run[:cut])
-        if lead is not None:
-            self.variable(*lead, [*run, *ahead], left)
+        if pending_variable is not None:
+            self.variable(*pending_variable, [*run, *ahead], left)
             left = 0
         elif run:
             self.fixed([*run, *ahead])
-        if absent is not None:
+        if assumed_absent is not None:
             self.move(left)
-            self.present_after_all(absent, [*run[cut:], *ahead])
+            self.read_assumed_absent(assumed_absent, [*run[cut:], *ahead])
             left = _size(run[cut:])
         if ahead:
             return left
@@ -348,7 +348,7 @@ class DecoderSource(CodecSource):
             before = self.indent
             self.emit(f"if {n} > {1 << ELEMENT_SHIFT}:" if compact else f"if {n} >= {1 << ELEMENT_SHIFT}:")
             self.indent += " "
-            self.take(f"({n}{' - 1' if compact else ''}) >> {ELEMENT_SHIFT}")
+            self.count_elements(f"({n}{' - 1' if compact else ''}) >> {ELEMENT_SHIFT}")
             self.indent = before
         self.emit(f"s, {_targets(run)}= u(m, p)")
         step = size - 1 if compact else size
@@ -369,7 +369,7 @@ class DecoderSource(CodecSource):
             self.emit(f"elif {n} == {none}: {target} = None")
         self.emit("else:")
         self.indent += " "
-        self.take(f"{n} - {empty}")
+        self.count_elements(f"{n} - {empty}")
         self.find_unpack(_Lengths(code, "", self.compact(field), False), n)
         self.emit(f"{target} = [*u(m, p)]; p += {n} * {width}{f' - {width}' * empty}")
         self.indent = before
@@ -378,9 +378,9 @@ class DecoderSource(CodecSource):
         self.emit(f"try: u = {self.constant('U', lengths.known)}[{n}]")
         self.emit(f"except KeyError: u = {self.constant('L', lengths.learn)}({n})")
 
-    def present_after_all(self, absent: tuple[Field, str, str, int], run: Run) -> None:
+    def read_assumed_absent(self, assumed_absent: tuple[Field, str, str, int], run: Run) -> None:
         """Read an array that the run assumed to be absent, and then the fields after it again."""
-        field, n, target, _ = absent
+        field, n, target, _ = assumed_absent
         before = self.indent
         self.emit(f"if {n} > 1:" if self.compact(field) else f"if {n} > 0 or {n} < -1:")
         self.indent += " "

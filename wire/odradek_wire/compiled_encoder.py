@@ -16,7 +16,7 @@ def compile_encoder(message: MessageType, cls: type[Message], version: int) -> C
     return source.function("encode", source.text())
 
 
-class _Packs(dict[Any, Callable[..., bytes]]):
+class _PackTable(dict[Any, Callable[..., bytes]]):
     """A table from a length, or a tuple of lengths, to the pack function of the fields around strings or arrays of
     those lengths.
 
@@ -101,8 +101,8 @@ class EncoderSource(CodecSource):
         super().__init__(message, cls, version)
         self.parts: list[str | tuple[str, str]] = []
         self.arguments: list[str] = []
-        self.keys: list[str] = []
-        self.stringy = False
+        self.lengths: list[str] = []
+        self.has_string = False
         self.names |= {"varint": _varint, "explain": self.explain, "slowly": self.slowly, "tags": self.tags}
 
     def explain(self, value: Any, error: Exception) -> Exception:
@@ -200,18 +200,18 @@ class EncoderSource(CodecSource):
         if self.compact(field):
             self.parts.append(("", elements))
             self.arguments.append(f"{n} + 1")
-            self.keys.append(n)
+            self.lengths.append(n)
         else:
             own = "h" if field.type == "string" and not field.array else "i"
             self.arguments.append(n)
             if elements:
                 self.parts.append((own, elements))
-                self.keys.append(n)
+                self.lengths.append(n)
             else:
                 self.parts.append(own)
 
     def string(self, field: Field, value: str) -> None:
-        if self.keys:
+        if self.lengths:
             self.flush()
         s, n = self.fresh_name("s"), self.fresh_name("n")
         if field.nullable(self.version):
@@ -222,10 +222,10 @@ class EncoderSource(CodecSource):
             self.emit(f"{s} = {value}.encode(); {n} = len({s})")
         self.length(field, n, "s")
         self.arguments.append(s)
-        self.stringy = True
+        self.has_string = True
 
     def integers(self, field: Field, value: str) -> None:
-        if self.stringy:
+        if self.has_string:
             self.flush()
         n, x = self.sized(field, value, "()")
         self.length(field, n, FIXED[field.type])
@@ -266,7 +266,7 @@ class EncoderSource(CodecSource):
 
     def block(self, field: Field, value: str) -> None:
         """Append records or bytes as a part of their own, or write an array by a loop."""
-        if self.keys:
+        if self.lengths:
             self.flush()
         n, x = self.sized(field, value, "b''" if not field.array else "()")
         if not field.array and self.compact(field):
@@ -305,11 +305,11 @@ class EncoderSource(CodecSource):
     def flush(self) -> None:
         parts, self.parts = self.parts, []
         arguments, self.arguments = ", ".join(self.arguments), []
-        keys, self.keys = ", ".join(self.keys), []
-        self.stringy = False
+        lengths, self.lengths = ", ".join(self.lengths), []
+        self.has_string = False
         if not parts:
             return
-        if not keys:
+        if not lengths:
             code = "".join(part for part in parts if isinstance(part, str))
             if not code.strip("x"):
                 self.emit(f"append({bytes(len(code))!r})")
@@ -322,4 +322,4 @@ class EncoderSource(CodecSource):
                 merged[-1] += part
             else:
                 merged.append(part)
-        self.emit(f"append({self.constant('P', _Packs(merged))}[{keys}]({arguments}))")
+        self.emit(f"append({self.constant('P', _PackTable(merged))}[{lengths}]({arguments}))")

@@ -56,11 +56,11 @@ def decode_request_header(data: Buffer) -> tuple[int, int, int, str | None, int]
 
 def _decode_slowly(data: Buffer) -> tuple[int, int, int, str | None, int]:
     """Decode a header with tagged fields, the header v0 of ControlledShutdown, or a malformed one."""
-    layout = codec.layout(RequestHeader)
-    head, _ = Reader(layout, RequestHeader, 0, data, 0).decode_prefix()
+    definition = codec.definition(RequestHeader)
+    head, _ = Reader(definition, RequestHeader, 0, data, 0).decode_prefix()
     key, version = head.request_api_key, head.request_api_version
     header_version = request_header_version(key, version) if key in APIS else 1
-    header, position = Reader(layout, RequestHeader, header_version, data, 0).decode_prefix()
+    header, position = Reader(definition, RequestHeader, header_version, data, 0).decode_prefix()
     return key, version, header.correlation_id, header.client_id if header_version else None, position
 
 
@@ -76,9 +76,9 @@ def decode_request(data: Buffer) -> tuple[RequestHeader, Message]:
 def decode_response(cls: type[M], version: int, data: Buffer) -> tuple[int, M]:
     """Decode a whole response frame to ``(correlation id, response)``. Raises DecodeError and
     UnsupportedVersionError."""
-    layout = codec.layout(ResponseHeader)
+    definition = codec.definition(ResponseHeader)
     header_version = response_header_version(cls.API_KEY, version)
-    header, position = Reader(layout, ResponseHeader, header_version, data, 0).decode_prefix()
+    header, position = Reader(definition, ResponseHeader, header_version, data, 0).decode_prefix()
     return header.correlation_id, codec.decoder(cls, version)(data, position)
 
 

@@ -116,14 +116,14 @@ class Reader:
             raise ValueError(str(e)) from None
         return self.position
 
-    def _take(self, elements: int) -> None:
+    def _count_elements(self, elements: int) -> None:
         if self.limit is not None:
             self.left -= elements
             if self.left < 0:
                 raise TooManyElementsError(self.limit)
 
     def _tagged(self, struct: StructType, target: Any, count: int) -> None:
-        self._take(count)
+        self._count_elements(count)
         known = {field.tag: field for field in struct.tagged(self.version)}
         unknown = []
         last = -1
@@ -156,7 +156,7 @@ class Reader:
             return self._null(field.nullable(self.version), count)
         if count * minimum_size(field, self.version, self.flexible) > self.end - self.position:
             raise _Malformed(f"{count} elements in {self.end - self.position} bytes")
-        self._take(count)
+        self._count_elements(count)
         result = []
         for i in range(count):
             self.path.append(f"[{i}]")
@@ -184,7 +184,7 @@ class Reader:
         self.position += size
         if field.type == "records":
             return raw
-        self._take(size >> ELEMENT_SHIFT)
+        self._count_elements(size >> ELEMENT_SHIFT)
         if field.type == "bytes":
             return bytes(raw)
         try:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wire_samples import MESSAGES, few_examples, messages, versions
 
-from odradek_wire.codec import decode, decode_prefix, encode, encode_parts, layout, limited_decoder
+from odradek_wire.codec import decode, decode_prefix, definition, encode, encode_parts, limited_decoder
 from odradek_wire.compiled import TABLE_LIMIT
 from odradek_wire.errors import EncodeError, TooManyElementsError, UnsupportedVersionError
 from odradek_wire.interpreter import Reader, Writer
@@ -25,10 +25,10 @@ from odradek_wire.uuid import Uuid
 def test_a_message_comes_back_equal_from_its_bytes(cls: type[Message], version: int, data: Any) -> None:
     message = data.draw(messages(cls, version))
     encoded = encode(message, version)
-    assert b"".join(Writer(layout(cls), version).encode(message)) == encoded
+    assert b"".join(Writer(definition(cls), version).encode(message)) == encoded
     for buffer in (encoded, memoryview(encoded), bytearray(encoded)):
         assert decode(cls, version, buffer) == message
-    assert Reader(layout(cls), cls, version, encoded).decode() == message
+    assert Reader(definition(cls), cls, version, encoded).decode() == message
     assert encode(decode(cls, version, encoded), version) == encoded
 
 
@@ -38,7 +38,7 @@ def test_a_message_comes_back_equal_from_its_bytes(cls: type[Message], version: 
 def test_a_limited_decoder_counts_elements_as_the_reader_does(cls: type[Message], version: int, data: Any) -> None:
     message = data.draw(messages(cls, version))
     encoded = encode(message, version)
-    reader = Reader(layout(cls), cls, version, encoded, limit=1_000_000)
+    reader = Reader(definition(cls), cls, version, encoded, limit=1_000_000)
     assert reader.decode() == message
     elements = 1_000_000 - reader.left
     decode_limited = limited_decoder(cls, version)

@@ -13,7 +13,7 @@ from hypothesis import given
 from wire_facts import CASES, FACTS, definition_for, snake_case, versions
 from wire_samples import MESSAGES, few_examples, messages
 
-from odradek_wire.codec import encode, layout
+from odradek_wire.codec import definition, encode
 from odradek_wire.message import Message
 from odradek_wire.notation import Field, StructType
 from odradek_wire.uuid import uuid_to_text
@@ -99,7 +99,7 @@ def as_json(message: Message, version: int, renamed: dict[str, str], lacking: se
             return bool(value == getattr(type(message), field.struct.name)())
         return bool(value == field.default)
 
-    return struct(layout(type(message)).root, message)
+    return struct(definition(type(message)).root, message)
 
 
 def with_our_names(value: Any) -> Any:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from wire_samples import MESSAGES, messages
 
 from odradek_wire.apis import APIS
-from odradek_wire.codec import decode, decoder, encode, layout
+from odradek_wire.codec import decode, decoder, definition, encode
 from odradek_wire.errors import DecodeError
 from odradek_wire.frames import decode_request, encode_request
 from odradek_wire.interpreter import Reader
@@ -123,7 +123,7 @@ def test_mutated_frames_decode_or_raise_in_bounded_time_and_memory() -> None:
             else:
                 accepted += 1
                 if accepted % 50 == 0:
-                    assert Reader(layout(cls), cls, version, mutant).decode() == message
+                    assert Reader(definition(cls), cls, version, mutant).decode() == message
             slowest = max(slowest, time.process_time() - began)
     assert wrong == 0
     assert refused + accepted >= FRAMES

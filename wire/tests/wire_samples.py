@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from odradek_wire.codec import layout
+from odradek_wire.codec import definition
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 from odradek_wire.notation import Field, StructType, definitions, load
@@ -74,7 +74,7 @@ def messages(
     """Random messages whose fields are those of this version; others keep their defaults.
 
     Tame messages have only error codes that exist and times before the year 10000."""
-    flexible = layout(cls).flexible(version)
+    flexible = definition(cls).flexible(version)
 
     def scalar(field: Field) -> st.SearchStrategy[Any]:
         if field.struct is not None:
@@ -94,8 +94,8 @@ def messages(
                 strategy |= st.integers(125, 140).flatmap(lambda n: one.map(lambda element: [element] * n))
         return st.none() | strategy if field.nullable(version) else strategy
 
-    def struct(layout: StructType, cls: type[Any]) -> st.SearchStrategy[Any]:
-        fields = layout.present(version) + layout.tagged(version)
+    def struct(definition: StructType, cls: type[Any]) -> st.SearchStrategy[Any]:
+        fields = definition.present(version) + definition.tagged(version)
         built = st.fixed_dictionaries({field.name: value(field) for field in fields})
         tags = _UNKNOWN_TAGS if flexible and unknown_tags else st.just(())
 
@@ -106,7 +106,7 @@ def messages(
 
         return st.builds(make, built, tags)
 
-    return struct(layout(cls).root, cls)
+    return struct(definition(cls).root, cls)
 
 
 def values(message: Message, version: int) -> list[Any]:
@@ -124,7 +124,7 @@ def values(message: Message, version: int) -> list[Any]:
             return struct(field.struct, value)
         return bytes(value) if field.type in ("records", "bytes") else value
 
-    def struct(layout: StructType, value: Any) -> list[Any]:
-        return [of(f, getattr(value, f.name)) for f in layout.fields if f.since <= version <= f.until]
+    def struct(definition: StructType, value: Any) -> list[Any]:
+        return [of(f, getattr(value, f.name)) for f in definition.fields if f.since <= version <= f.until]
 
-    return struct(layout(type(message)).root, message)
+    return struct(definition(type(message)).root, message)

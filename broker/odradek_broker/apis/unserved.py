@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
 from odradek_wire.apis import APIS, ApiKey
-from odradek_wire.codec import layout
+from odradek_wire.codec import definition
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 from odradek_wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
@@ -61,7 +61,7 @@ def api(key: ApiKey) -> Api[Any, Any]:
 
     def refuse(ctx: Context, request: Any, error: ErrorCode, message: str | None = None) -> Message:
         response = shape(request)
-        _fill(layout(response_class).root, response, ctx.api_version, error, message)
+        _fill(definition(response_class).root, response, ctx.api_version, error, message)
         return response
 
     def handle(ctx: Context, request: Any) -> Message:

@@ -12,7 +12,7 @@ from odradek_broker.apis.table import TABLE
 from odradek_broker.network.interceptors import Fail
 from odradek_controller.levels import Emulation
 from odradek_wire.apis import APIS, ApiKey
-from odradek_wire.codec import layout
+from odradek_wire.codec import definition
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 from odradek_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
@@ -40,7 +40,7 @@ def filled(cls: type[Message], version: int) -> Any:
         inner = scalars.get(field.type, 1) if field.struct is None else struct(field.struct, getattr(cls, field.type))
         return [inner] if field.array else inner
 
-    return struct(layout(cls).root, cls)
+    return struct(definition(cls).root, cls)
 
 
 def errors(of: StructType, row: Any, version: int) -> Iterator[int]:
@@ -62,7 +62,7 @@ async def test_every_unserved_api_of_an_emulated_release_gets_an_error(
     told: dict[tuple[ApiKey, int], set[int]] = {}
     for key, version in unserved(emulation):
         response = await client.ask(filled(APIS[key].request_class(), version), version)
-        told[key, version] = set(errors(layout(type(response)).root, response, version))
+        told[key, version] = set(errors(definition(type(response)).root, response, version))
     assert told
     assert {key: codes for key, codes in told.items() if codes != {ErrorCode.UNSUPPORTED_VERSION}} == {}
 

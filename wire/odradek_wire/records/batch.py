@@ -52,8 +52,8 @@ _MAX_SEQUENCE = 0x7FFF_FFFF
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _unpack = _HEADER.unpack_from
-_PLACE = struct.Struct(">qii")
-_place = _PLACE.pack_into
+_OFFSET_LENGTH_EPOCH = struct.Struct(">qii")
+_pack_offset_length_epoch = _OFFSET_LENGTH_EPOCH.pack_into
 _MAX_TIMESTAMP_POSITION = 35
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -313,7 +313,7 @@ def set_offset_and_leader_epoch(
     buffer: WritableBuffer, header: RecordBatchHeader, base_offset: int, partition_leader_epoch: int
 ) -> None:
     """Set base offset and leader epoch, which the CRC does not cover, by one write of 16 bytes."""
-    _place(buffer, header.position, base_offset, header.batch_length, partition_leader_epoch)
+    _pack_offset_length_epoch(buffer, header.position, base_offset, header.batch_length, partition_leader_epoch)
 
 
 def set_base_offset(buffer: WritableBuffer, position: int, base_offset: int) -> None:

@@ -22,7 +22,7 @@ DEFAULT_EXPANSION_LIMIT = 128 * 1024 * 1024
 _GZIP_DEFAULT_LEVEL = 6
 _ZSTD_DEFAULT_LEVEL = 3
 _FIRST_GUESS = 64 * 1024
-_MOST_MEMBERS = 16
+_GZIP_MEMBERS_MAX = 16
 """The number of gzip members that are read: each one costs a copy of the data after it."""
 
 
@@ -56,7 +56,9 @@ def decompress(codec: Compression, data: memoryview, limit: int = DEFAULT_EXPANS
         case Compression.SNAPPY:
             return xerial.decompress(data, limit)
         case Compression.LZ4:
-            return _bounded(cramjam.lz4.decompress_into, lz4_frame.checked(data, ignore_checksum=magic == 0), limit)
+            return _bounded(
+                cramjam.lz4.decompress_into, lz4_frame.readable_frame(data, ignore_checksum=magic == 0), limit
+            )
         case Compression.ZSTD:
             return _bounded(cramjam.zstd.decompress_into, data, limit)
 
@@ -66,7 +68,7 @@ def _gunzip(data: memoryview, limit: int) -> bytes:
     after the last one."""
     parts: list[bytes] = []
     piece = max(_FIRST_GUESS, 4 * len(data))
-    for _ in range(_MOST_MEMBERS):
+    for _ in range(_GZIP_MEMBERS_MAX):
         reader = zlib.decompressobj(wbits=31)
         rest: memoryview | bytes = data
         while not reader.eof:

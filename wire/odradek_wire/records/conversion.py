@@ -64,10 +64,10 @@ def down_convert(
         if found <= magic:
             output += memoryview(buffer)[position : position + size]
         elif found == batch.MAGIC:
-            output += _down_batch(buffer, batch.read_header(buffer, position), magic, first_offset, limit)
+            output += _down_convert_batch(buffer, batch.read_header(buffer, position), magic, first_offset, limit)
         else:
             message = legacy.read_message(buffer, position)
-            output += _down(
+            output += _down_convert_records(
                 legacy.read_records(message, limit),
                 magic,
                 message.compression,
@@ -79,7 +79,9 @@ def down_convert(
     return output
 
 
-def _down_batch(buffer: Buffer, header: RecordBatchHeader, magic: int, first_offset: int, limit: int) -> bytearray:
+def _down_convert_batch(
+    buffer: Buffer, header: RecordBatchHeader, magic: int, first_offset: int, limit: int
+) -> bytearray:
     if header.is_control:
         return bytearray()
     if header.compression is Compression.ZSTD:
@@ -87,10 +89,12 @@ def _down_batch(buffer: Buffer, header: RecordBatchHeader, magic: int, first_off
             f"batch at offset {header.base_offset} is compressed with zstd, which needs magic 2"
         )
     records = list(read_records(buffer, header, limit))
-    return _down(records, magic, header.compression, header.timestamp_type, header.max_timestamp, first_offset)
+    return _down_convert_records(
+        records, magic, header.compression, header.timestamp_type, header.max_timestamp, first_offset
+    )
 
 
-def _down(
+def _down_convert_records(
     records: list[Record],
     magic: int,
     compression: Compression,

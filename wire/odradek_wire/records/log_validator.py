@@ -213,32 +213,36 @@ def _validate_records(
 ) -> ValidatedRecords:
     """Read every record of a batch, and recompress it if the topic wants another codec."""
     body = records_data(data, header, rules.expansion_limit)
-    found = summarize_records(body, header.count)
-    stamped = header.attributes & TIMESTAMP_TYPE_BIT != 0
-    latest = header.max_timestamp if stamped else header.base_timestamp + found.highest_timestamp_delta
-    earliest = header.max_timestamp if stamped else header.base_timestamp + found.lowest_timestamp_delta
+    summary = summarize_records(body, header.count)
+    has_append_time = header.attributes & TIMESTAMP_TYPE_BIT != 0
+    latest = header.max_timestamp if has_append_time else header.base_timestamp + summary.highest_timestamp_delta
+    earliest = header.max_timestamp if has_append_time else header.base_timestamp + summary.lowest_timestamp_delta
     if latest > _MAX_LONG or earliest < -_MAX_LONG:
         raise InvalidRecordError("timestamps leave 64 bits")
     if (
-        (rules.compacted and not found.all_have_keys)
-        or (stamped and (rules.sets_append_time or latest == NO_TIMESTAMP))
+        (rules.compacted and not summary.all_have_keys)
+        or (has_append_time and (rules.sets_append_time or latest == NO_TIMESTAMP))
         or (not rules.sets_append_time and not _all_within(earliest, latest, rules, now_ms))
     ):
         records = decode(
-            body, header.count, header.base_offset, header.base_timestamp, header.max_timestamp if stamped else None
+            body,
+            header.count,
+            header.base_offset,
+            header.base_timestamp,
+            header.max_timestamp if has_append_time else None,
         )
         _reject_wrong_records(records, header.timestamp_type, rules, now_ms, partition)
     # A control batch keeps its codec, so that readers of control records need not decompress.
     if rules.compression is not None and header.compression is not rules.compression and not header.is_control:
         _reject_negative_timestamp(earliest)
-        if found.are_consecutive and not stamped:
+        if summary.are_consecutive and not has_append_time:
             data = recompress(data, header, rules.compression, rules.compression_level, rules.expansion_limit)
         else:
             data = _rebuild(data, header, rules)
         rewritten = True
         header = batch.read_header(data)
     else:
-        if not found.are_consecutive and rules.from_client:
+        if not summary.are_consecutive and rules.from_client:
             raise InvalidRecordError("The offsets inside the record batch are not consecutive")
         rewritten = False
     if rules.sets_append_time:
@@ -247,7 +251,9 @@ def _validate_records(
     if header.attributes & TIMESTAMP_TYPE_BIT or header.max_timestamp != latest:
         data, header, copied = _with_timestamps(data, header, TimestampType.CREATE_TIME, latest)
         rewritten = rewritten or copied
-    return ValidatedRecords(data, header, latest, None if stamped else found.index_of_highest, NO_TIMESTAMP, rewritten)
+    return ValidatedRecords(
+        data, header, latest, None if has_append_time else summary.index_of_highest, NO_TIMESTAMP, rewritten
+    )
 
 
 def _rebuild(data: Buffer, header: RecordBatchHeader, rules: ValidationRules) -> bytearray:

@@ -26,7 +26,7 @@ _DEFAULT_LEVEL = 9
 def compress(data: Buffer, level: int | None = None, *, broken_checksum: bool = False) -> bytes:
     """Compress to one frame. `broken_checksum` computes the header checksum in the wrong way of magic 0."""
     if level is not None and level != _DEFAULT_LEVEL:
-        return _compress_thoroughly(data, level, broken_checksum)
+        return _compress_with_level(data, level, broken_checksum)
     parts = [_FRAME_MAGIC, _FLAGS, _header_checksum(_FLAGS, broken_checksum)]
     for start in range(0, len(data), _BLOCK_SIZE):
         block = data[start : start + _BLOCK_SIZE]
@@ -41,7 +41,7 @@ def compress(data: Buffer, level: int | None = None, *, broken_checksum: bool = 
     return b"".join(parts)
 
 
-def _compress_thoroughly(data: Buffer, level: int, broken_checksum: bool) -> bytes:
+def _compress_with_level(data: Buffer, level: int, broken_checksum: bool) -> bytes:
     """Compress by cramjam's frame writer, because its block functions have no levels. It adds a checksum to each
     block."""
     writer = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
@@ -55,7 +55,7 @@ def _header_checksum(flags: bytes, broken: bool) -> bytes:
     return bytes((_xxhash32(_FRAME_MAGIC + flags if broken else flags) >> 8 & 0xFF,))
 
 
-def checked(data: memoryview, *, ignore_checksum: bool) -> memoryview:
+def readable_frame(data: memoryview, *, ignore_checksum: bool) -> memoryview:
     """Return the first frame, without the bytes after it, which Kafka ignores. With `ignore_checksum`, correct a wrong
     header checksum.
 

@@ -54,14 +54,16 @@ def begin_partial() -> PartialRecords:
     return PartialRecords([0], [], [], [], [], [])
 
 
-def continue_partial(found: PartialRecords, data: bytes, count: int, most: int) -> bool:
-    """Read at most `most` records after those that `found` has; return whether `found` has all of them. Raises as
-    `read_partial` does."""
+def continue_partial(found: PartialRecords, data: bytes, count: int, records_max: int) -> bool:
+    """Read at most `records_max` records after those that `found` has; return whether `found` has all of them.
+
+    Raises as `read_partial` does.
+    """
     ends_at, at_delta = found.starts.append, found.offset_deltas.append
     at_timestamp, with_key = found.timestamp_deltas.append, found.keys.append
     end = len(data)
     first = len(found.keys)
-    last = min(count, first + most)
+    last = min(count, first + records_max)
     position = found.starts[-1]
     try:
         for index in range(first, last):
@@ -152,16 +154,16 @@ def retain_in_slices(
     data: bytes,
     found: PartialRecords,
     kept: Sequence[int],
-    most: int,
+    records_max: int,
     *,
     delete_horizon_ms: int | None = None,
 ) -> Generator[bool, None, bytearray]:
-    """Like `retain`, with at most `most` records between two yields. Yields whether the next step compresses."""
+    """Like `retain`, with at most `records_max` records between two yields. Yields whether the next step compresses."""
     max_timestamp, base_timestamp, attributes = header.max_timestamp, header.base_timestamp, header.attributes
     deltas, latest = found.timestamp_deltas, NO_TIMESTAMP
     parts: list[Buffer] = []
-    for first in range(0, len(kept), most):
-        some = kept[first : first + most]
+    for first in range(0, len(kept), records_max):
+        some = kept[first : first + records_max]
         latest = max(latest, base_timestamp + max([deltas[index] for index in some]))
         if delete_horizon_ms is None:
             pieces = _runs(data, found.starts, some)
