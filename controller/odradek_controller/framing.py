@@ -45,9 +45,11 @@ def frame(record: Message, levels: Levels) -> bytes:
 
 
 def unframe(value: Buffer) -> Message:
-    """Return the record in the value of a log record. Raises InvalidMetadataError for an unknown frame or type."""
-    if len(value) < 3 or value[0] != FRAME_VERSION:
-        raise InvalidMetadataError("a metadata record has an unknown frame")
+    """Return the record in the value of a log record. Raises InvalidMetadataError for an unknown version or type."""
+    if len(value) < 3:
+        raise InvalidMetadataError(f"metadata record has {len(value)} bytes, expected at least 3")
+    if value[0] != FRAME_VERSION:
+        raise InvalidMetadataError(f"metadata record has frame version {value[0]}, expected {FRAME_VERSION}")
     kind, version = value[1], value[2]
     record = RECORD_TYPES.get(kind)
     if record is None or version > record.MAX_VERSION:

@@ -127,7 +127,8 @@ class MetadataLogStore:
             start = newest.end_offset
         if log.log_start_offset > start:
             raise InvalidMetadataError(
-                f"{log.directory} begins at offset {log.log_start_offset}, and no snapshot has the records before it"
+                f"{log.directory} begins at offset {log.log_start_offset}, and no snapshot has the records from offset "
+                f"{start} on: restore the missing .log or .checkpoint files from a backup"
             )
         if start > log.log_end_offset:
             log.truncate_fully_and_start_at(start)

@@ -103,7 +103,8 @@ class _ImageBuilder:
     def broker(self, broker_id: int, epoch: int) -> BrokerRegistration:
         broker = (self.before.brokers if self.brokers is None else self.brokers).get(broker_id)
         if broker is None or broker.epoch != epoch:
-            raise InvalidMetadataError(f"a record for broker {broker_id} epoch {epoch}, which is not registered")
+            registered = "is not registered" if broker is None else f"is registered with epoch {broker.epoch}"
+            raise InvalidMetadataError(f"metadata record of broker {broker_id} epoch {epoch}: the broker {registered}")
         return broker
 
     def set_broker(self, broker_id: int, broker: BrokerRegistration | None) -> None:
@@ -138,7 +139,7 @@ class _ImageBuilder:
         if builder is None:
             topic = self.before.topics_by_id.get(topic_id)
             if topic is None or topic_id in self.deleted:
-                raise InvalidMetadataError(f"a record for a topic that does not exist: {topic_id!r}")
+                raise InvalidMetadataError(f"metadata record of topic {topic_id!r}: the topic does not exist")
             builder = self.topics[topic_id] = _TopicBuilder(topic_id, topic.name, topic.partitions)
         return builder
 
@@ -199,7 +200,7 @@ class _ImageBuilder:
 
 def _topic(builder: _ImageBuilder, record: TopicRecord) -> None:
     if builder.topic_id(record.name) is not None:
-        raise InvalidMetadataError(f"topic {record.name!r} is created twice")
+        raise InvalidMetadataError(f"metadata record creates topic {record.name!r}, which exists")
     builder.created_ids[record.name] = record.topic_id
     builder.topics[record.topic_id] = _TopicBuilder(record.topic_id, record.name, ())
 
@@ -226,7 +227,9 @@ def _partition(builder: _ImageBuilder, record: PartitionRecord) -> None:
         topic.partitions.append(partition)
         topic.changed.add(record.partition_id)
     else:
-        raise InvalidMetadataError(f"{topic.name}-{record.partition_id} comes before its predecessor")
+        raise InvalidMetadataError(
+            f"metadata record creates {topic.name}-{record.partition_id}, expected {topic.name}-{len(topic.partitions)}"
+        )
 
 
 def _shared(values: list[int], known: tuple[int, ...]) -> tuple[int, ...]:
@@ -241,7 +244,10 @@ _NO_CHANGE = -2
 def _partition_change(builder: _ImageBuilder, record: PartitionChangeRecord) -> None:
     topic = builder.topic(record.topic_id)
     if record.partition_id >= len(topic.partitions):
-        raise InvalidMetadataError(f"a change of {topic.name}-{record.partition_id}, which does not exist")
+        raise InvalidMetadataError(
+            f"metadata record changes {topic.name}-{record.partition_id}, but the topic has {len(topic.partitions)} "
+            "partition(s)"
+        )
     topic.set(record.partition_id, changed_partition(topic.partitions[record.partition_id], record))
 
 

@@ -295,10 +295,28 @@ def test_a_record_of_an_unknown_topic_or_broker_is_refused(record: Message) -> N
         replay(THREE, [record])
 
 
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (TopicRecord("t", uuid_of(2)), "creates topic 't', which exists"),
+        (PartitionRecord(2, uuid_of(1)), "creates t-2, expected t-1"),
+        (PartitionChangeRecord(3, uuid_of(1)), r"changes t-3, but the topic has 1 partition\(s\)"),
+        (UnregisterBrokerRecord(1, 99), "broker 1 epoch 99: the broker is registered with epoch 11"),
+        (UnregisterBrokerRecord(9, 1), "broker 9 epoch 1: the broker is not registered"),
+    ],
+)
+def test_the_error_names_what_the_record_has_and_what_was_expected(record: Message, message: str) -> None:
+    before = image_of([TopicRecord("t", uuid_of(1)), PartitionRecord(0, uuid_of(1))], THREE)
+    with pytest.raises(InvalidMetadataError, match=message):
+        replay(before, [record])
+
+
 def test_a_record_of_a_later_kafka_is_refused() -> None:
     with pytest.raises(InvalidMetadataError, match="type 99 version 0 is from a later Kafka"):
         unframe(bytes((1, 99, 0)))
     with pytest.raises(InvalidMetadataError, match="type 3 version 9 is from a later Kafka"):
         unframe(bytes((1, 3, 9)))
-    with pytest.raises(InvalidMetadataError, match="unknown frame"):
+    with pytest.raises(InvalidMetadataError, match="frame version 2, expected 1"):
         unframe(bytes((2, 3, 0)))
+    with pytest.raises(InvalidMetadataError, match="2 bytes, expected at least 3"):
+        unframe(bytes((1, 3)))
