@@ -138,8 +138,10 @@ def _check_shape(changes: Sequence[ConfigChange]) -> Refusal | None:
     nulls = [item.name for item in changes if item.value is None and item.operation != OpType.DELETE]
     if nulls:
         return Refusal(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
-    if any(not 0 <= item.operation <= 3 for item in changes):
-        return Refusal(ErrorCode.INVALID_REQUEST, "Unknown operation on a configuration")
+    for item in changes:
+        if not 0 <= item.operation <= 3:
+            message = f"Unknown operation {item.operation} on {item.name}, expected 0 (SET) to 3 (SUBTRACT)."
+            return Refusal(ErrorCode.INVALID_REQUEST, message)
     return None
 
 

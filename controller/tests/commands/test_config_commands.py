@@ -124,6 +124,12 @@ def test_a_resource_named_twice_is_refused_twice() -> None:
     ] * 2
 
 
+def test_an_unknown_operation_is_refused() -> None:
+    image, *answer = alter(ONE, TOPIC, "t", ("retention.ms", 4, "1"))
+    message = "Unknown operation 4 on retention.ms, expected 0 (SET) to 3 (SUBTRACT)."
+    assert (answer, image.configs) == (["INVALID_REQUEST", message], ONE.configs)
+
+
 def test_the_old_request_replaces_all_overrides_of_a_resource() -> None:
     before, _, _ = alter(ONE, TOPIC, "t", ("retention.ms", SET, "1"), ("flush.ms", SET, "2"))
     wanted = AlterConfigsRequest.AlterableConfig("retention.ms", "3")
