@@ -49,7 +49,10 @@ _SECONDS = "SECONDS"
 @click.option("--window", default=60.0, help="Length of a window of event time.", metavar=_SECONDS)
 @click.option("--lateness", default=30.0, help="How late a view may come and still count.", metavar=_SECONDS)
 @click.option(
-    "--ahead", default=3600.0, help="How far a view's time may be ahead of its record's timestamp.", metavar=_SECONDS
+    "--max-ahead",
+    default=3600.0,
+    help="How far a view's time may be ahead of its record's timestamp.",
+    metavar=_SECONDS,
 )
 @click.option("--trigger", default=2.0, help="Time between two micro-batches.", metavar=_SECONDS)
 @click.option("--max-offsets", type=int, help="Maximum number of records in a micro-batch.")
@@ -71,7 +74,7 @@ def command(
     rejected_topic: str,
     window: float,
     lateness: float,
-    ahead: float,
+    max_ahead: float,
     trigger: float,
     max_offsets: int | None,
     once: bool,
@@ -97,7 +100,7 @@ def command(
             rejected_topic=rejected_topic,
             window_ms=round(window * 1000),
             lateness_ms=round(lateness * 1000),
-            ahead_ms=round(ahead * 1000),
+            max_ahead_ms=round(max_ahead * 1000),
             trigger_ms=round(trigger * 1000),
             max_offsets_per_trigger=max_offsets,
             starting_offsets="latest" if from_latest else "earliest",

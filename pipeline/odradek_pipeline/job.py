@@ -113,7 +113,7 @@ def read_topic(config: PipelineConfig, spark: SparkSession) -> DataFrame:
 
 
 def _start_views(config: PipelineConfig, spark: SparkSession) -> StreamingQuery:
-    records = classified(read_topic(config, spark), config.ahead_ms)
+    records = classified(read_topic(config, spark), config.max_ahead_ms)
     observed = records.observe("input", F.count("reason").alias("rejected"))
     counts = views_per_window(views(observed), config.window_ms, config.lateness_ms)
 
@@ -132,7 +132,7 @@ def _start_views(config: PipelineConfig, spark: SparkSession) -> StreamingQuery:
 
 
 def _start_rejected(config: PipelineConfig, spark: SparkSession) -> StreamingQuery:
-    rejected = as_rejected_records(classified(read_topic(config, spark), config.ahead_ms))
+    rejected = as_rejected_records(classified(read_topic(config, spark), config.max_ahead_ms))
     sink = rejected.writeStream.format("kafka").options(**_to(config, config.rejected_topic))
     return _start(sink, config, "rejected")
 

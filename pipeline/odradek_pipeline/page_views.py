@@ -27,22 +27,22 @@ _VIEW = T.StructType(
 )
 
 
-def classified(records: DataFrame, ahead_ms: int) -> DataFrame:
+def classified(records: DataFrame, max_ahead_ms: int) -> DataFrame:
     """Add the columns `page`, `viewed_at` and `reason` (null for a view) to Kafka records with value and timestamp."""
     parsed = records.withColumn(
         "_view",
         F.from_json(F.col("value").cast("string"), _VIEW, {"columnNameOfCorruptRecord": _BROKEN}),
     ).withColumn("_time", F.try_to_timestamp(F.col("_view.viewed_at")))
     return (
-        parsed.withColumn("reason", _reason(ahead_ms))
+        parsed.withColumn("reason", _reason(max_ahead_ms))
         .withColumn("page", F.col("_view.page"))
         .withColumn("viewed_at", F.col("_time"))
         .drop("_view", "_time")
     )
 
 
-def _reason(ahead_ms: int) -> Column:
-    latest = F.col("timestamp") + F.expr(f"make_dt_interval(0, 0, 0, {ahead_ms / 1000:.3f})")
+def _reason(max_ahead_ms: int) -> Column:
+    latest = F.col("timestamp") + F.expr(f"make_dt_interval(0, 0, 0, {max_ahead_ms / 1000:.3f})")
     return (
         F.when(F.col("value").isNull(), NO_VALUE)
         .when(F.col("_view").isNull() | F.col(f"_view.{_BROKEN}").isNotNull(), NOT_JSON)

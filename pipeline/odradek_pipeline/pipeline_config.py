@@ -22,7 +22,7 @@ class PipelineConfig:
     `window_ms`            length of a window of event time; windows begin at multiples of it since the epoch (UTC)
     `lateness_ms`          how much older than the newest view a view may be and still count; the counts of a window
                            are final, and written, when the newest view is this much later than the window's end
-    `ahead_ms`             how far a view's time may be ahead of its record's timestamp; views that are further ahead
+    `max_ahead_ms`         how far a view's time may be ahead of its record's timestamp; views that are further ahead
                            are rejected, because a single wrong clock would make every window final
     `trigger_ms`           time between two micro-batches
     `max_offsets_per_trigger`  maximum number of records in a micro-batch, over all partitions
@@ -38,7 +38,7 @@ class PipelineConfig:
     rejected_topic: str = ""
     window_ms: int = 60_000
     lateness_ms: int = 30_000
-    ahead_ms: int = 3_600_000
+    max_ahead_ms: int = 3_600_000
     trigger_ms: int = 2_000
     max_offsets_per_trigger: int | None = None
     starting_offsets: Literal["earliest", "latest"] = "earliest"
@@ -64,7 +64,7 @@ class PipelineConfig:
         for name in ("window_ms", "trigger_ms"):
             if getattr(self, name) <= 0:
                 raise PipelineConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("lateness_ms", "ahead_ms"):
+        for name in ("lateness_ms", "max_ahead_ms"):
             if getattr(self, name) < 0:
                 raise PipelineConfigError(f"{name} must be at least 0, got {getattr(self, name)}")
         if self.max_offsets_per_trigger is not None and self.max_offsets_per_trigger <= 0:

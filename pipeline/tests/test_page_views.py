@@ -34,7 +34,7 @@ def records(spark: SparkSession, *values: str | bytes | None) -> DataFrame:
 
 
 def reasons(spark: SparkSession, *values: str | bytes | None) -> list[str | None]:
-    frame = classified(records(spark, *values), ahead_ms=_HOUR_MS)
+    frame = classified(records(spark, *values), max_ahead_ms=_HOUR_MS)
     return [row.reason for row in frame.orderBy("offset").collect()]
 
 
@@ -130,10 +130,13 @@ def test_a_rejected_record_keeps_its_bytes_and_has_reason_and_source(spark: Spar
     assert found == [(b"k1", b"\xff", headers(NOT_JSON, 1)), (b"k2", None, headers(NO_VALUE, 2))]
 
 
-@pytest.mark.parametrize("ahead_ms", [0, 1, 1500])
-def test_the_limit_for_times_ahead_is_inclusive(spark: SparkSession, ahead_ms: int) -> None:
-    at = [f'{{"page": "/a", "viewed_at": "2026-11-21T07:00:{ms / 1000:06.3f}Z"}}' for ms in (ahead_ms, ahead_ms + 1)]
+@pytest.mark.parametrize("max_ahead_ms", [0, 1, 1500])
+def test_the_limit_for_times_ahead_is_inclusive(spark: SparkSession, max_ahead_ms: int) -> None:
+    at = [
+        f'{{"page": "/a", "viewed_at": "2026-11-21T07:00:{ms / 1000:06.3f}Z"}}'
+        for ms in (max_ahead_ms, max_ahead_ms + 1)
+    ]
 
-    frame = classified(records(spark, *at), ahead_ms=ahead_ms).orderBy("offset")
+    frame = classified(records(spark, *at), max_ahead_ms=max_ahead_ms).orderBy("offset")
 
     assert [row.reason for row in frame.collect()] == [None, AHEAD]
