@@ -9,7 +9,7 @@ from odradek_log import file_names
 from odradek_log.disk import Disk
 from odradek_log.log_errors import LogDirectoryError
 
-_NAMED_AT_MOST = 3
+_NAMES_MAX = 3
 _CHECKPOINT = "checkpoint"
 
 
@@ -33,8 +33,8 @@ def refuse_foreign(disk: Disk, directory: str) -> None:
 
 def joined_names(names: list[str]) -> str:
     """Return the first names of a list, for an error."""
-    more = len(names) - _NAMED_AT_MOST
-    return ", ".join(names[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _NAMES_MAX
+    return ", ".join(names[:_NAMES_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def partitions_in(disk: Disk, directory: str) -> list[str]:

@@ -42,8 +42,8 @@ class Log:
 
     __slots__ = (
         "_config",
-        "_last_base",
-        "_last_position",
+        "_last_batch_offset",
+        "_last_batch_position",
         "cleaner",
         "directory",
         "env",
@@ -192,8 +192,8 @@ class Log:
         except (OSError, CorruptLogError) as error:
             self.go_offline("append", error)
             raise
-        self._last_base = first_offset
-        self._last_position = position
+        self._last_batch_offset = first_offset
+        self._last_batch_position = position
         if producer_id >= 0:
             header.base_offset = first_offset
             self.update_producers(header, batch)
@@ -215,8 +215,8 @@ class Log:
 
     def set_last_batch(self, last: RecordBatchHeader, position: int) -> None:
         """Set the end of the log to the end of this batch, which is at `position` of the active segment."""
-        self._last_base = last.base_offset
-        self._last_position = position
+        self._last_batch_offset = last.base_offset
+        self._last_batch_position = position
         self.log_end_offset = last.next_offset
 
     def update_producers(self, header: RecordBatchHeader, batch: bytes | bytearray | memoryview) -> None:
@@ -248,8 +248,8 @@ class Log:
             raise OffsetOutOfRangeError(f"offset {offset} is below the log's start {self.log_start_offset}")
         segment = self.segments.active
         try:
-            if offset == self._last_base:
-                position = self._last_position
+            if offset == self._last_batch_offset:
+                position = self._last_batch_position
                 size = segment.size - position
             else:
                 if offset < segment.base_offset:
@@ -291,8 +291,8 @@ class Log:
     def forget_last_batch(self) -> None:
         """Forget the position of the batch that was appended last: it is no longer the last of the active segment."""
         # `append` keeps that position, because consumers that wait at the end fetch the batch next.
-        self._last_base = _NO_OFFSET
-        self._last_position = 0
+        self._last_batch_offset = _NO_OFFSET
+        self._last_batch_position = 0
 
     # --- looking up
 

@@ -102,9 +102,9 @@ class LogConfig:
         if internal is not None:
             # Kafka 4's setting for tests, without the minimum of segment.bytes.
             configs = {**configs, "segment.bytes": internal}
-        difference = configs.get("message.timestamp.difference.max.ms")
-        if difference is not None:
-            configs = {**configs, **_within(difference, configs)}
+        difference_max_ms = configs.get("message.timestamp.difference.max.ms")
+        if difference_max_ms is not None:
+            configs = {**configs, **_timestamp_limits(difference_max_ms, configs)}
         for name, (kafka_name, parse) in _PARSERS.items():
             text = configs.get(kafka_name)
             if text is not None:
@@ -112,11 +112,11 @@ class LogConfig:
         return cls(**values)
 
 
-def _within(difference: str, configs: Mapping[str, str | None]) -> dict[str, str]:
+def _timestamp_limits(difference_max_ms: str, configs: Mapping[str, str | None]) -> dict[str, str]:
     """Return the two newer settings that replace `message.timestamp.difference.max.ms`, which Kafka 4 removed; omit one
     that has a value of its own."""
     sides = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
-    return {name: difference for name in sides if int(configs.get(name) or _MAX_LONG) == _MAX_LONG}
+    return {name: difference_max_ms for name in sides if int(configs.get(name) or _MAX_LONG) == _MAX_LONG}
 
 
 def _list(text: str) -> tuple[str, ...]:

@@ -101,9 +101,9 @@ def load(
         next_offset = log_start_offset
     epochs.truncate_from_end(next_offset)
     epochs.truncate_from_start(log_start_offset)
-    taken = ProducerSnapshots(env, directory, snapshots)
-    taken.keep_only({segment.base_offset for segment in segments})
-    return LoadedLog(segments, next_offset, log_start_offset, epochs, taken)
+    producer_snapshots = ProducerSnapshots(env, directory, snapshots)
+    producer_snapshots.keep_only({segment.base_offset for segment in segments})
+    return LoadedLog(segments, next_offset, log_start_offset, epochs, producer_snapshots)
 
 
 def _read_epochs(env: LogEnvironment, directory: str, present: set[str]) -> LeaderEpochCache | None:
@@ -160,9 +160,9 @@ def _finish_replacements(env: LogEnvironment, directory: str, names: list[str], 
     """
     disk = env.disk
     cleaned = [offset for name in names if name.endswith(CLEANED) and (offset := offset_of(name)) is not None]
-    undone = min(cleaned, default=1 << 63)
+    first_undone_offset = min(cleaned, default=1 << 63)
     swaps = [name for name in names if name.endswith(SWAP)]
-    for name in [name for name in swaps if (offset_of(name) or 0) >= undone]:
+    for name in [name for name in swaps if (offset_of(name) or 0) >= first_undone_offset]:
         disk.remove(f"{directory}/{name}")
         swaps.remove(name)
     # Remove these after the `.swap` files: a crash in between must not make half of a replacement look complete.
@@ -200,24 +200,24 @@ def _recover(
         segment = segments[at]
         if segment.size and segment.base_offset > next_offset and not compact:
             env.reporter.warning("offsets missing before a segment", file=segment.path(LOG), after=next_offset)
-        after, end = _check_segment(segment, max(next_offset, segment.base_offset), epochs)
-        if end == segment.size:
-            next_offset = after if end else next_offset
+        end_offset, end_position = _check_segment(segment, max(next_offset, segment.base_offset), epochs)
+        if end_position == segment.size:
+            next_offset = end_offset if end_position else next_offset
             continue
-        if any(later.size for later in segments[at + 1 :]) or _batch_follows(segment, end):
+        if any(later.size for later in segments[at + 1 :]) or _batch_follows(segment, end_position):
             raise CorruptLogError(
-                f"{segment.path(LOG)}: damaged at position {end}, offset {after}, and valid batches follow; "
-                "the partition stays offline: copy or truncate the file by hand"
+                f"{segment.path(LOG)}: damaged at position {end_position}, offset {end_offset}, and valid batches "
+                "follow; the partition stays offline: copy or truncate the file by hand"
             )
         env.reporter.warning(
             "truncating a torn tail",
             file=segment.path(LOG),
-            position=end,
-            bytes_cut=segment.size - end,
-            log_end_offset=after,
+            position=end_position,
+            bytes_cut=segment.size - end_position,
+            log_end_offset=end_offset,
         )
-        segment.truncate(end, after)
-        next_offset = after if end else next_offset
+        segment.truncate(end_position, end_offset)
+        next_offset = end_offset if end_position else next_offset
         _remove(env, segments, at + 1)
         break
     # Remove empty segments with a gap before them: the records in the gap never reached the disk. Keep those up to the
@@ -260,7 +260,7 @@ def _check_segment(segment: LogSegment, next_offset: int, epochs: LeaderEpochCac
             chunk_size = _CHUNK
             continue
         # No valid batch at the beginning: either a batch is larger than the chunk, or it is damaged.
-        size = _announced_size(chunk)
+        size = _batch_size(chunk)
         if size is None or size <= len(chunk) or position + size > segment.size:
             break
         chunk_size = size
@@ -278,7 +278,7 @@ def _valid_batch(chunk: memoryview, at: int, segment: LogSegment) -> RecordBatch
     return header if valid else None
 
 
-def _announced_size(chunk: memoryview) -> int | None:
+def _batch_size(chunk: memoryview) -> int | None:
     try:
         return entry_size_at(chunk)
     except CorruptRecordError:
@@ -298,7 +298,7 @@ def _batch_follows(segment: LogSegment, position: int) -> bool:
         at = 0
         while match := pattern.search(chunk, at):
             at = match.start() + 1
-            size = _announced_size(chunk[match.start() :])
+            size = _batch_size(chunk[match.start() :])
             if size is None or position + match.start() + size > segment.size:
                 continue
             candidate = memoryview(file.read(size, position + match.start()))

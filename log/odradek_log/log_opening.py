@@ -80,7 +80,7 @@ def open_log(
         for segment in log.segments.from_offset(recovery_point)[:-1]:
             log.segments.seal(segment)
         if log.segments.active.size:
-            log.segments.active.publish_indexes()
+            log.segments.active.write_new_index_entries()
     log.rebuild_producer_state(recovered_from=recovered_from, clean_shutdown=clean_shutdown)
     return log
 

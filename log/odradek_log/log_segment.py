@@ -26,7 +26,7 @@ _MAX_RELATIVE = 0x7FFF_FFFF
 _ONE_BATCH_GAP = 8192
 _NO_OFFSETS = OffsetIndex()
 _NO_TIMES = TimeIndex()
-_PUBLISH_ENTRIES = 64
+_WRITE_INDEX_ENTRIES = 64
 """The number of new entries that are written to the index files of the active segment at a time. A write for each entry
 costs as much as the append; the cost of one for 64 entries cannot be measured."""
 
@@ -71,15 +71,15 @@ class LogSegment:
         "_created_ms",
         "_env",
         "_first_timestamp",
+        "_index_bytes_written",
         "_index_interval",
-        "_largest",
+        "_largest_timestamp",
         "_offset_index",
-        "_published",
-        "_publishes",
         "_reserved",
         "_since_index",
         "_time_index",
         "_transaction_index",
+        "_writes_index_entries",
         "base_offset",
         "directory",
         "file",
@@ -100,9 +100,9 @@ class LogSegment:
         """Whether the index files have an entry for everything in the log file."""
         self.jitter_ms = 0
         self._index_interval = index_interval
-        self._publishes = False
+        self._writes_index_entries = False
         # How many bytes of each index are in its file; None if the files may have other content.
-        self._published: tuple[int, int] | None = None
+        self._index_bytes_written: tuple[int, int] | None = None
         self._reserved = 0
         self._created_ms = created_ms
         self._first_timestamp: int | None = None
@@ -110,7 +110,7 @@ class LogSegment:
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         # (max timestamp, last offset of the first batch that has it), once known.
-        self._largest: tuple[int, int] | None = None
+        self._largest_timestamp: tuple[int, int] | None = None
         self._transaction_index: TransactionIndex | None = None
 
     @classmethod
@@ -137,7 +137,7 @@ class LogSegment:
         """Create the log file, if it is missing, and the index files."""
         disk = self._env.disk
         disk.close(disk.open(self.path(LOG), CREATE))
-        self.publish_indexes()
+        self.write_new_index_entries()
 
     def open(self) -> OpenFile:
         """Return the log file; open it if necessary."""
@@ -147,8 +147,8 @@ class LogSegment:
             if not self.size:
                 if self._reserved:
                     self._env.disk.reserve(file.fd, self._reserved)
-                if self._publishes and self._published is None:
-                    self.publish_indexes()
+                if self._writes_index_entries and self._index_bytes_written is None:
+                    self.write_new_index_entries()
         file.used = True
         return file
 
@@ -157,7 +157,7 @@ class LogSegment:
     def activate(self, config: LogConfig) -> None:
         """Make this the active segment with these settings; called again when they change."""
         self._index_interval = config.index_interval_bytes
-        self._publishes = True
+        self._writes_index_entries = True
         if config.preallocate:
             self._reserved = config.segment_bytes
         elif not self.size:
@@ -235,9 +235,9 @@ class LogSegment:
     def update_indexes(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
         """Note the largest timestamp, and add an index entry if more than `index.interval.bytes` were written since the
         last one (LogSegment.append)."""
-        largest = self._largest
+        largest = self._largest_timestamp
         if largest is None or max_timestamp > largest[0]:
-            self._largest = (max_timestamp, last_offset)
+            self._largest_timestamp = (max_timestamp, last_offset)
         if position == 0:
             self._first_timestamp = max_timestamp
         if self._since_index > self._index_interval:
@@ -249,11 +249,11 @@ class LogSegment:
     def _index(self, position: int, last_offset: int) -> None:
         assert self._offset_index is not None
         assert self._time_index is not None
-        assert self._largest is not None
+        assert self._largest_timestamp is not None
         self._offset_index.append(last_offset - self.base_offset, position)
-        self._time_index.maybe_append(self._largest[0], self._largest[1] - self.base_offset)
-        if self._publishes and not len(self._offset_index.offsets) % _PUBLISH_ENTRIES:
-            self.publish_indexes()
+        self._time_index.maybe_append(self._largest_timestamp[0], self._largest_timestamp[1] - self.base_offset)
+        if self._writes_index_entries and not len(self._offset_index.offsets) % _WRITE_INDEX_ENTRIES:
+            self.write_new_index_entries()
 
     # --- indexes
 
@@ -274,17 +274,17 @@ class LogSegment:
             return
         self._offset_index, self._time_index = offsets, times
         self._env.loaded_indexes.add(self, len(offsets) * OFFSET_ENTRY + len(times) * TIME_ENTRY)
-        if self._largest is None and times:
+        if self._largest_timestamp is None and times:
             timestamp, relative = times.last
-            self._largest = (timestamp, self.base_offset + relative)
+            self._largest_timestamp = (timestamp, self.base_offset + relative)
 
     def reset_indexes(self) -> None:
         """Empty the indexes; the caller then passes every batch to `update_indexes`."""
         self._offset_index, self._time_index = OffsetIndex(), TimeIndex()
-        self._largest = None
+        self._largest_timestamp = None
         self._first_timestamp = None
         self._since_index = 0
-        self._published = None
+        self._index_bytes_written = None
         self.sealed = False
 
     def rebuild_indexes(self) -> None:
@@ -314,7 +314,7 @@ class LogSegment:
             if self._transaction_index is not None:
                 self._transaction_index.unload()
 
-    def publish_indexes(self) -> None:
+    def write_new_index_entries(self) -> None:
         """Write new entries of the active segment to its index files, only for Kafka's tools. They accept files that
         lack the last entries; instead of a missing file they create an empty one, and may fail (AbstractIndex).
 
@@ -323,16 +323,16 @@ class LogSegment:
         assert not self.size or self._time_index is not None, "the indexes of a segment with records are loaded"
         offsets, times = self._offset_index or _NO_OFFSETS, self._time_index or _NO_TIMES
         sizes = len(offsets) * OFFSET_ENTRY, len(times) * TIME_ENTRY
-        published, self._published = self._published, None
+        written, self._index_bytes_written = self._index_bytes_written, None
         disk = self._env.disk
         with suppress(OSError):
-            if published is None:
+            if written is None:
                 complete_file(disk, self.path(INDEX), offsets.to_bytes())
                 complete_file(disk, self.path(TIME_INDEX), times.to_bytes())
             else:
-                append_to_file(disk, self.path(INDEX), offsets.to_bytes(published[0]))
-                append_to_file(disk, self.path(TIME_INDEX), times.to_bytes(published[1]))
-            self._published = sizes
+                append_to_file(disk, self.path(INDEX), offsets.to_bytes(written[0]))
+                append_to_file(disk, self.path(TIME_INDEX), times.to_bytes(written[1]))
+            self._index_bytes_written = sizes
 
     def seal(self) -> None:
         """Complete the index files, with an entry for the largest timestamp, as Kafka does at a roll and at close."""
@@ -347,15 +347,15 @@ class LogSegment:
     def index_files(self) -> list[tuple[str, bytes]]:
         """Return the content of the index files of a complete segment, by suffix."""
         offsets, times = self.offset_index, self.time_index
-        if self._largest is not None:
-            times.maybe_append(self._largest[0], self._largest[1] - self.base_offset)
+        if self._largest_timestamp is not None:
+            times.maybe_append(self._largest_timestamp[0], self._largest_timestamp[1] - self.base_offset)
         return [(INDEX, offsets.to_bytes()), (TIME_INDEX, times.to_bytes())]
 
     def mark_sealed(self) -> None:
         """Note that the index files are complete, so that the indexes may be unloaded."""
         self.sealed = True
-        self._publishes = False
-        self._published = None
+        self._writes_index_entries = False
+        self._index_bytes_written = None
         if self.size:
             in_memory = len(self.offset_index) * OFFSET_ENTRY + len(self.time_index) * TIME_ENTRY
             self._env.loaded_indexes.add(self, in_memory)
@@ -401,15 +401,15 @@ class LogSegment:
     @property
     def largest_timestamp(self) -> tuple[int, int]:
         """(timestamp, last offset of its batch) from the time index; (-1, base offset) in an empty segment."""
-        if self._largest is None and self.size:
+        if self._largest_timestamp is None and self.size:
             self._load_indexes()
-        if self._largest is None:
+        if self._largest_timestamp is None:
             if not self.size:
                 return -1, self.base_offset
             # The index has no entry, because the segment was never sealed.
             self.rebuild_indexes()
-            assert self._largest is not None
-        return self._largest
+            assert self._largest_timestamp is not None
+        return self._largest_timestamp
 
     def find_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
         """Return (offset, timestamp, leader epoch) of the first record from `start_offset` on with at least this
@@ -462,10 +462,10 @@ class LogSegment:
         times.truncate(offset - self.base_offset)
         self.transaction_index.replace(self.transaction_index.before(offset))
         self._since_index = 0
-        self._largest = None
+        self._largest_timestamp = None
         self.sealed = False
-        self._published = None
-        self.publish_indexes()
+        self._index_bytes_written = None
+        self.write_new_index_entries()
         if position == 0:
             self._first_timestamp = None
             self._created_ms = self._env.wall_ms()
@@ -473,10 +473,10 @@ class LogSegment:
         # The largest timestamp may have been in a removed batch: find that of the remaining ones.
         timestamp, relative = times.last
         if times:
-            self._largest = (timestamp, self.base_offset + relative)
+            self._largest_timestamp = (timestamp, self.base_offset + relative)
         for header in file_batches.batch_headers(self.open(), offsets.lookup(relative), position):
-            if self._largest is None or header.max_timestamp > self._largest[0]:
-                self._largest = (header.max_timestamp, header.last_offset)
+            if self._largest_timestamp is None or header.max_timestamp > self._largest_timestamp[0]:
+                self._largest_timestamp = (header.max_timestamp, header.last_offset)
 
     def flush(self) -> None:
         """Force the log file and the `.txnindex` to the disk. Any thread: does not use `OpenFiles`."""
@@ -505,7 +505,7 @@ class LogSegment:
         disk = self._env.disk
         self.release()
         self._offset_index = self._time_index = None
-        self._published = None
+        self._index_bytes_written = None
         renamed = []
         for suffix in SEGMENT_SUFFIXES:
             path = self.path(suffix)

@@ -28,10 +28,10 @@ def rebuild(
     the `.txnindex` files may have less or more than the log: write them again from the batches, and use no later
     snapshot (LogLoader.recoverSegment).
     """
-    never_had_one = not snapshots.offsets
+    had_no_snapshot = not snapshots.offsets
     newest = log_end_offset if recovered_from is None else min(recovered_from, log_end_offset)
     snapshot = snapshots.load_newest(producers, log_start_offset, newest)
-    if never_had_one and clean_shutdown:
+    if had_no_snapshot and clean_shutdown:
         # A clean shutdown without a snapshot means that the log had no producers.
         return
     start = max(log_start_offset, snapshot or 0)
@@ -44,14 +44,14 @@ def _replay(producers: ProducerStateManager, segments: LogSegments, start: int) 
     """Update `producers` with every batch from offset `start` on; write exactly the transactions that were aborted
     there into the `.txnindex` files."""
     for segment in segments.from_offset(start):
-        ended = segment.transaction_index.before(start)
+        aborted_transactions = segment.transaction_index.before(start)
         for header in segment.headers_from(start) if segment.size else ():
             if header.producer_id >= 0:
                 batch = segment.open().read(header.size_in_bytes, header.position) if header.is_control else b""
                 aborted = update(producers, header, batch)
                 if aborted is not None:
-                    ended.append(aborted)
-        segment.transaction_index.replace(ended)
+                    aborted_transactions.append(aborted)
+        segment.transaction_index.replace(aborted_transactions)
 
 
 def update(
