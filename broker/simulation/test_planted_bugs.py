@@ -274,7 +274,7 @@ PLANTED: list[tuple[Plant, str, Script | None]] = [
     (offset_commits_of_any_generation, "OffsetCommit of generation", None),
     (sync_group_that_returns_one_assignment_to_all, "both own", None),
     (broker_that_ignores_a_failed_log_directory, "not within|failed with", a_log_directory_of_every_broker_fails),
-    (recovery_point_beyond_the_flushed_offset, "differ|was acknowledged|are no batch|are missing", None),
+    (recovery_point_beyond_the_flushed_offset, "differ|was acknowledged|no record batch in|are missing", None),
 ]
 
 

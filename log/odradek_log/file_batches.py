@@ -45,7 +45,7 @@ def find_batch(file: OpenFile, position: int, end: int, offset: int) -> tuple[in
                 return position + at, length + LOG_OVERHEAD, base_offset
             at += length + LOG_OVERHEAD
         if at == 0:
-            raise CorruptLogError(f"the file's last {end - position} bytes, from position {position}, are no batch")
+            raise CorruptLogError(f"no record batch in the last {end - position} bytes, from position {position}")
         position += at
     return None
 
@@ -77,7 +77,7 @@ def batch_headers(file: OpenFile, start: int, end: int) -> Iterator[RecordBatchH
             at += header.size_in_bytes
             yield header
         if at == 0:
-            raise CorruptLogError(f"the file's last {end - position} bytes, from position {position}, are no batch")
+            raise CorruptLogError(f"no record batch in the last {end - position} bytes, from position {position}")
         # Read many small batches at a time, but only the header of a large one.
         size = _SCAN_CHUNK if at < _SCAN_CHUNK else HEADER_SIZE
         position += at

@@ -60,7 +60,7 @@ def _valid_batches(view: memoryview, next_offset: int) -> tuple[list[RecordBatch
         for header in iterate(view, allow_partial=True):
             check_crc(view, header)
             if header.base_offset < next_offset or header.last_offset_delta < 0:
-                raise CorruptRecordError(f"batch at offset {header.base_offset}: at least {next_offset} expected")
+                raise CorruptRecordError(f"batch at offset {header.base_offset}, at least {next_offset} expected")
             headers.append(header)
             next_offset = header.next_offset
     except CorruptRecordError as fault:

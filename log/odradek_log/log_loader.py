@@ -91,7 +91,7 @@ def load(
     if next_offset < log_start_offset:
         # The start offset advanced, and the records after it never reached the disk: the log is empty.
         env.reporter.warning(
-            "log ends before its start offset, starting empty there",
+            "emptied a log that ends before its start offset",
             directory=directory,
             log_end_offset=next_offset,
             log_start_offset=log_start_offset,

@@ -48,7 +48,7 @@ class MetaProperties:
         version = properties.get("version", "")
         if version not in ("0", "1"):
             raise LogDirectoryError(
-                f"{path}: version {version or '(none)'} is not known (0, 1 are); it is left unchanged"
+                f"{path}: version {version or '(none)'}, expected 0 or 1; the file is left unchanged"
             )
         try:
             node_id = properties.get("broker.id" if version == "0" else "node.id")

@@ -288,8 +288,8 @@ class ProducerStateManager:
         if marker.coordinator_epoch < entry.coordinator_epoch:
             return Rejection(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"The marker for producer {marker.producer_id} is of coordinator epoch {marker.coordinator_epoch}, "
-                f"and there was one of epoch {entry.coordinator_epoch}",
+                f"The marker for producer {marker.producer_id} has coordinator epoch {marker.coordinator_epoch}, "
+                f"at least {entry.coordinator_epoch} expected",
             )
         return None
 
