@@ -36,6 +36,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.sql.streaming.stopTimeout": "60s",
     }
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # `python3` in PATH may be another version
     builder = SparkSession.builder.master("local[2]").appName("odradek-compat")
     for name, value in settings.items():
         builder = builder.config(name, value)

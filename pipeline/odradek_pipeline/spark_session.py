@@ -6,6 +6,7 @@ configuration (spark-defaults.conf, spark-submit) owns everything else.
 
 import os
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,12 +64,14 @@ def connector_settings(jars: tuple[Path, ...] = ()) -> dict[str, str]:
 
 
 def open_session(config: SessionConfig) -> SparkSession:
-    """Return the session of this process. A local one listens on loopback only, unless SPARK_LOCAL_IP is set.
+    """Return the session of this process. A local one listens on loopback only, unless SPARK_LOCAL_IP is set, and runs
+    Python workers with this interpreter, unless PYSPARK_PYTHON is set: `python3` in PATH may be another version.
 
     Raises SessionFailed, and JarsUnavailable when Maven cannot fetch the connector.
     """
     if config.master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(config.master).appName(config.app_name)
     for name, value in {**_SETTINGS, **connector_settings(config.jars), **config.settings}.items():
         builder = builder.config(name, value)

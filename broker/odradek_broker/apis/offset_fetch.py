@@ -193,6 +193,7 @@ class _Divider:
     """Divides a long request by its topics: those of the only group (up to v7), or of each group."""
 
     elements = ELEMENTS
+    undivided: int | None = None
 
     def divide(self, request: OffsetFetchRequest) -> Iterator[Slice]:
         if not request.groups:

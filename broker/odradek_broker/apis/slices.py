@@ -37,6 +37,10 @@ class Divider(Protocol):
     def elements(self) -> int:
         """Elements of one slice."""
 
+    @property
+    def undivided(self) -> int | None:
+        """A request with at most this many elements is handled in one piece; None: `elements`."""
+
     def divide(self, request: Any) -> Iterator[Slice]:
         """Yield the slices of a request, in order."""
 
@@ -55,6 +59,8 @@ class Slices:
     response: str
     inner: tuple[str, str] | None = None
     elements: int = ELEMENTS
+    undivided: int | None = None
+    """A request with at most this many elements is handled in one piece; None: `elements`."""
     also: str = ""
     """Another array of the response, joined without repeated entries."""
     in_old_versions: str = ""

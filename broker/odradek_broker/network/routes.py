@@ -70,7 +70,8 @@ class Route:
         self.sends_files = key == ApiKey.FETCH
         self.fast_path = None if api.fast_path is None else api.fast_path(version)
         self.throttled = "throttle_time_ms" in api.response.__slots__
-        self.slice_elements = ELEMENTS if api.slices is None else api.slices.elements
+        slices = api.slices
+        self.slice_elements = ELEMENTS if slices is None else slices.undivided or slices.elements
         # Slices of a Produce need its records after the receive buffer has changed: a `LongRequest` copies the frame.
         self.decoded_elements_max = self.slice_elements if key == ApiKey.PRODUCE else ELEMENTS
         # Below this size the elements need not be counted: nearly every element takes at least four bytes.

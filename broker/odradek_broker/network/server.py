@@ -6,6 +6,7 @@ Owns every connection and the parts that they share (routes, buffers, memory bud
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
@@ -26,6 +27,9 @@ IDLE_SWEEPS = 8
 """Sweeps for idle connections in `connections.max.idle.ms`: a connection closes at most an eighth of it too late."""
 BACKLOG = 1024
 """The backlog unless `socket.listen.backlog.size` is set. Kafka's default is 50; tests open more at a time."""
+ACCEPT_BATCH = 8
+"""Connections that asyncio accepts before it hands one over. It uses the backlog as that number, and a whole backlog of
+descriptors would be in use before the first connection beyond the bound of `descriptors` is closed."""
 SOCKET_BUFFERS = {
     "socket.receive.buffer.bytes": socket.SO_RCVBUF,
     "socket.send.buffer.bytes": socket.SO_SNDBUF,
@@ -91,6 +95,8 @@ class Server:
         """Accept connections."""
         for server in self._servers:
             await server.start_serving()
+            if isinstance(self.loop, asyncio.SelectorEventLoop):
+                _listen(server, self._backlog)
         self._schedule_sweep()
 
     async def stop(self, grace_ms: int = 5000) -> None:
@@ -125,18 +131,21 @@ class Server:
         self.repeated_warnings.close()
         self.long_requests.close()
 
+    @property
+    def _backlog(self) -> int:
+        config = self.broker.config
+        is_set = "socket.listen.backlog.size" in config.static
+        return config.integer("socket.listen.backlog.size") if is_set else BACKLOG
+
     async def _bind(self, listener: Listener) -> Listener:
         config = self.broker.config
-        backlog = (
-            config.integer("socket.listen.backlog.size") if "socket.listen.backlog.size" in config.static else BACKLOG
-        )
         channel_builder = self._channel_builders[listener.name]
         server = await self.loop.create_server(
             lambda: Connection(self, listener.name, channel_builder).receiver,
             listener.host or None,
             listener.port,
             ssl=channel_builder.ssl_context,
-            backlog=backlog,
+            backlog=ACCEPT_BATCH if isinstance(self.loop, asyncio.SelectorEventLoop) else self._backlog,
             start_serving=False,
         )
         for name, option in SOCKET_BUFFERS.items():
@@ -213,3 +222,10 @@ def _with_port(listener: Listener, port: int) -> Listener:
     return Listener(
         listener.name, listener.protocol, listener.host, port, listener.advertised_host, listener.advertised_port
     )
+
+
+def _listen(server: asyncio.Server, backlog: int) -> None:
+    """Set the operating system's backlog of a server that asyncio has started with `ACCEPT_BATCH`."""
+    for listening in server.sockets:
+        with socket.socket(fileno=os.dup(listening.fileno())) as same:
+            same.listen(backlog)
