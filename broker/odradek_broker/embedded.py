@@ -184,7 +184,7 @@ class EmbeddedCluster:
         )
         if can_continue or node in self._ending:
             return
-        self._environment.log.error("broker ends: its log directories have failed", broker=node.id)
+        self._environment.log.error("all log directories failed, stopping the broker", broker=node.id)
         self._ending[node] = task = asyncio.get_running_loop().create_task(self._end(node))
         task.add_done_callback(lambda done: self._ending.pop(node))
 

@@ -13,8 +13,7 @@ KEPT = 400
 DISK_ERRORS = (os.strerror(errno.EIO), os.strerror(errno.ENOSPC), "KAFKA_STORAGE_ERROR")
 DISK_EVENTS = (
     "log directory goes offline",
-    "broker ends: its log directories have failed",
-    "all log directories failed, the broker ends",
+    "all log directories failed, stopping the broker",
 )
 
 

@@ -33,12 +33,12 @@ from simulation.process import Process, ProcessTimers
 from simulation.trace import Trace, TraceLog
 from simulation.virtual_loop import VirtualLoop
 from simulation.zookeeper_checks import ZooKeeperChecks
-from zookeeper_double.server import DoubleZooKeeper, ZooKeeperDouble
+from zookeeper_double.server import ZooKeeperClientDouble, ZooKeeperServerDouble
 
 SESSION_MS = 6_000
 
 
-class WatchedZooKeeper(ZooKeeperDouble):
+class WatchedZooKeeper(ZooKeeperServerDouble):
     """Reports every transaction to the checks. `slow_ms` adds latency to each message."""
 
     def __init__(self, checks: ZooKeeperChecks, chance: random.Random) -> None:
@@ -56,7 +56,7 @@ class WatchedZooKeeper(ZooKeeperDouble):
         self._checks.committed(connection.session.id, ops)
         return results
 
-    def crash(self, client: DoubleZooKeeper) -> None:
+    def crash(self, client: ZooKeeperClientDouble) -> None:
         # Keep the futures of unanswered requests: asyncio would report their destruction.
         self._unanswered += [*client._session._requests, *client._session._waiting]
         super().crash(client)
@@ -88,7 +88,7 @@ class ZooKeeperBrokers:
         self.log_dirs = log_dirs
         self.processes = [Process(host, (host,), Clock(loop.wall_ns, loop.monotonic_ns)) for host in self.hosts]
         self.zookeeper = WatchedZooKeeper(checks, random.Random(chance.getrandbits(64)))
-        self.sessions: dict[int, DoubleZooKeeper] = {}
+        self.sessions: dict[int, ZooKeeperClientDouble] = {}
         """The ZooKeeper sessions of running and starting processes."""
         self._chance = chance
         self._unexpected = unexpected

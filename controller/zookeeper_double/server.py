@@ -53,7 +53,7 @@ class Timers(Protocol):
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer: ...
 
 
-class ZooKeeperDouble:
+class ZooKeeperServerDouble:
     """The server, and the faults that a test injects.
 
     A session ends when the server gets no ping from its client for the session timeout. As with a real server, a client
@@ -67,15 +67,15 @@ class ZooKeeperDouble:
         self._tree = Tree()
         self._sessions: dict[int, _ServerSession] = {}
         self._next_session_id = _FIRST_SESSION_ID
-        self._clients: list[DoubleZooKeeper] = []
+        self._clients: list[ZooKeeperClientDouble] = []
         self.up = True
 
     async def connect(
         self, *, chroot: str = "", session_timeout_ms: int = 18_000, timers: Timers | None = None
-    ) -> DoubleZooKeeper:
+    ) -> ZooKeeperClientDouble:
         """Return a client with a session; create its chroot if it is missing. Responses arrive on the client's
         `timers`, if given."""
-        client = DoubleZooKeeper(self, timers or self._timers, Chroot(chroot), session_timeout_ms)
+        client = ZooKeeperClientDouble(self, timers or self._timers, Chroot(chroot), session_timeout_ms)
         self._clients.append(client)
         client.reconnect()
         await client.until_connected()
@@ -84,34 +84,34 @@ class ZooKeeperDouble:
                 await client.create_at(path)
         return client
 
-    def drop(self, client: DoubleZooKeeper) -> None:
+    def drop(self, client: ZooKeeperClientDouble) -> None:
         """Reset a client's connection and lose its messages. The client connects again immediately, if it can."""
         client.lost(client.connection)
 
-    def cut(self, client: DoubleZooKeeper, *, to_server: bool = True, to_client: bool = True) -> None:
+    def cut(self, client: ZooKeeperClientDouble, *, to_server: bool = True, to_client: bool = True) -> None:
         """Delay all messages in these directions until `heal`."""
         client.cut_to_server |= to_server
         client.cut_to_client |= to_client
         client.link_changed()
 
-    def heal(self, client: DoubleZooKeeper) -> None:
+    def heal(self, client: ZooKeeperClientDouble) -> None:
         """Deliver the delayed messages of connections that are still open."""
         client.cut_to_server = client.cut_to_client = False
         client.link_changed()
 
-    def freeze(self, client: DoubleZooKeeper, frozen: bool) -> None:
+    def freeze(self, client: ZooKeeperClientDouble, frozen: bool) -> None:
         """Stop or resume the pings of a client's process. Its own timers decide when it receives messages."""
         client.frozen = frozen
         if client.connection is not None and client.connection.session is not None:
             self.reckon(client.connection.session)
 
-    def expire(self, client: DoubleZooKeeper) -> None:
+    def expire(self, client: ZooKeeperClientDouble) -> None:
         """Expire a client's session now."""
         session = self._sessions.get(client.session_id)
         if session is not None:
             self._end(session)
 
-    def crash(self, client: DoubleZooKeeper) -> None:
+    def crash(self, client: ZooKeeperClientDouble) -> None:
         """End a client's process: it gets no event or response, and its session lasts for its timeout."""
         self.forget(client)
         client.vanish()
@@ -134,7 +134,7 @@ class ZooKeeperDouble:
 
     # -- called by clients --------------------------------------------------------------------------------------------
 
-    def forget(self, client: DoubleZooKeeper) -> None:
+    def forget(self, client: ZooKeeperClientDouble) -> None:
         if client in self._clients:
             self._clients.remove(client)
 
@@ -268,7 +268,7 @@ class _Pipe:
 class _Connection:
     """Both ends of a client's connection."""
 
-    def __init__(self, client: DoubleZooKeeper, to_server: _Pipe, to_client: _Pipe) -> None:
+    def __init__(self, client: ZooKeeperClientDouble, to_server: _Pipe, to_client: _Pipe) -> None:
         self.client = client
         self.to_server = to_server
         self.to_client = to_client
@@ -296,10 +296,10 @@ class _Connection:
         self.to_client.break_off()
 
 
-class DoubleZooKeeper:
-    """A client of the double, with the interface `ZooKeeper`; get one from `ZooKeeperDouble.connect`."""
+class ZooKeeperClientDouble:
+    """A client of the double, with the interface `ZooKeeper`; get one from `ZooKeeperServerDouble.connect`."""
 
-    def __init__(self, server: ZooKeeperDouble, timers: Timers, chroot: Chroot, session_timeout_ms: int) -> None:
+    def __init__(self, server: ZooKeeperServerDouble, timers: Timers, chroot: Chroot, session_timeout_ms: int) -> None:
         self.chroot = chroot
         self.session_timeout_ms = session_timeout_ms
         self.cut_to_server = False

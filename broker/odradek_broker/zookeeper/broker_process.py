@@ -52,7 +52,7 @@ DEFAULTS: Mapping[str, str] = {
 }
 """Kafka 3.9's defaults of settings that 4.3 does not have, or that have other defaults in an embedded cluster."""
 
-_SLACK_MS = 10_000
+_SESSION_END_SLACK_MS = 10_000
 """A session may end later than its timeout: by a tick of the server, or by an election among the servers."""
 
 
@@ -108,7 +108,7 @@ class BrokerProcess:
         self.registration = BrokerZnodeRegistration(
             zk,
             node.id,
-            timeout_ms=config.integer("zookeeper.session.timeout.ms") + _SLACK_MS,
+            timeout_ms=config.integer("zookeeper.session.timeout.ms") + _SESSION_END_SLACK_MS,
             sleep=node.timers.sleep,
             wall_ms=environment.clock.wall_ms,
             renewed=self._registered_again,
@@ -222,7 +222,7 @@ class BrokerProcess:
     def _log_dir_failed(self, broker_ids: list[int]) -> None:
         """Ask the brokers for their lost replicas, if this broker is the controller. A new one asks all brokers."""
         if self._channel_manager is not None:
-            self._channel_manager.ask_again(broker_ids)
+            self._channel_manager.request_lost_replicas(broker_ids)
 
     def _resigned(self) -> None:
         self._log.info("resigned as the controller")
@@ -286,7 +286,7 @@ class BrokerProcess:
 
     def _directory_failed(self, node: Node) -> None:
         if not node.has_online_directory and self._ending is None:
-            self._log.error("all log directories failed, the broker ends")
+            self._log.error("all log directories failed, stopping the broker")
             self._ending = asyncio.get_running_loop().create_task(self._end())
 
     async def _end(self) -> None:

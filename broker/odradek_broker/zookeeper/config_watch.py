@@ -33,7 +33,7 @@ Entities = Mapping[str, Mapping[str, str]]
 """The quotas and credentials of users, clients and addresses, by entity path (`users/u/clients/c`)."""
 Found = TypeVar("Found")
 
-_AT_ONCE = 500
+_MAX_CONCURRENT_READS = 500
 """The maximum number of concurrent requests."""
 _PAUSE_MS = 1_000
 """The time before everything is read again after an error other than a lost connection."""
@@ -96,8 +96,8 @@ class ConfigWatch:
 
     async def _read_each(self, entities: list[str]) -> dict[str, Mapping[str, str]]:
         found: dict[str, Mapping[str, str]] = {}
-        for start in range(0, len(entities), _AT_ONCE):
-            chunk = entities[start : start + _AT_ONCE]
+        for start in range(0, len(entities), _MAX_CONCURRENT_READS):
+            chunk = entities[start : start + _MAX_CONCURRENT_READS]
             found.update(zip(chunk, await asyncio.gather(*map(self._read, chunk)), strict=True))
         return found
 

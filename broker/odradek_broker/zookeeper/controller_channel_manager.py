@@ -44,7 +44,7 @@ BACKOFF_MS = (10, 20, 50, 100)
 """The delays before the retries of a request, the last one for all later retries."""
 
 
-class TermEvents(Protocol):
+class BrokerResponseHandler(Protocol):
     """The part of `ZooKeeperController` that gets the brokers' responses."""
 
     @property
@@ -78,7 +78,7 @@ class ControllerChannelManager:
     def __init__(
         self,
         controller_id: int,
-        term: TermEvents,
+        term: BrokerResponseHandler,
         channel: Channel,
         sleep: Sleep,
         log: Logger,
@@ -120,7 +120,7 @@ class ControllerChannelManager:
         for broker_id, queue in self._queues.items():
             queue.add(deletion_requests(self.image, broker_id, self._controller_id, topics))
 
-    def ask_again(self, broker_ids: Iterable[int]) -> None:
+    def request_lost_replicas(self, broker_ids: Iterable[int]) -> None:
         """Send these brokers a LeaderAndIsr request for all their replicas: the responses name the lost ones.
 
         A broker in controlled shutdown gets none, because it would restart the replicas that it has stopped."""
@@ -150,7 +150,7 @@ class ControllerChannelManager:
         unreadable = self._term.unreadable
         if unreadable:
             self._log.error(
-                "topics cannot be read, the broker keeps stray replicas",
+                "topics cannot be read, stray replicas are not marked",
                 broker=broker_id,
                 topics=sorted(unreadable),
             )
@@ -169,16 +169,16 @@ class ControllerChannelManager:
                 error=error.name,
             )
         elif isinstance(response, StopReplicaResponse):
-            self._hear_of_deletions(broker, request, response)
+            self._record_deletions(broker, request, response)
         elif isinstance(response, LeaderAndIsrResponse):
             refused = _refused(response)
             if refused:
                 self._log.error("broker refused partitions", to=broker.id, errors=refused)
-            lost, served = self._news_of_disks(broker.id, response)
+            lost, served = self._changed_replicas(broker.id, response)
             if lost or served:
                 await self._term.replicas_reported(broker, lost, served)
 
-    def _hear_of_deletions(self, broker: BrokerRegistration, request: Message, response: StopReplicaResponse) -> None:
+    def _record_deletions(self, broker: BrokerRegistration, request: Message, response: StopReplicaResponse) -> None:
         assert isinstance(request, StopReplicaRequest)
         requested = {
             (topic.topic_name, state.partition_index)
@@ -189,7 +189,7 @@ class ControllerChannelManager:
         failed = {(each.topic_name, each.partition_index) for each in response.partition_errors if each.error_code}
         self._term.replicas_deleted(broker, requested - failed, requested & failed)
 
-    def _news_of_disks(
+    def _changed_replicas(
         self, broker_id: int, response: LeaderAndIsrResponse
     ) -> tuple[set[tuple[Uuid, int]], set[tuple[Uuid, int]]]:
         """Return the replicas that the broker no longer serves, and those that it serves again. (The error of an

@@ -99,7 +99,7 @@ async def test_a_broker_whose_disks_fail_for_many_partitions_ends_once(trio: Fai
         await trio.create([0, 1, 2], partitions=4)
         await trio.until(lambda: 2 not in trio.cluster.nodes)
         await trio.until(lambda: not trio.cluster.controller.image.is_active(2))
-    assert [each["event"] for each in logged].count("broker ends: its log directories have failed") == 1
+    assert [each["event"] for each in logged].count("all log directories failed, stopping the broker") == 1
 
 
 async def test_a_future_log_that_was_not_promoted_is_not_after_a_restart(

@@ -21,7 +21,7 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from odradek_wire.messages.create_topics import CreateTopicsRequest
 from odradek_wire.messages.fetch import FetchRequest
-from zookeeper_double.server import DoubleZooKeeper, ZooKeeperDouble
+from zookeeper_double.server import ZooKeeperClientDouble, ZooKeeperServerDouble
 
 TIMEOUT_S = 20
 SESSION_MS = 6_000
@@ -36,9 +36,9 @@ class ThreeBrokers:
         self.clock = ManualClock(int(time.time() * 1000))
         self.log = structlog.get_logger("test")
         self.timers = Timers(self.clock, asyncio.get_running_loop(), self.log)
-        self.zookeeper = ZooKeeperDouble(self.timers)
+        self.zookeeper = ZooKeeperServerDouble(self.timers)
         self.processes: dict[int, BrokerProcess] = {}
-        self.sessions: dict[int, DoubleZooKeeper] = {}
+        self.sessions: dict[int, ZooKeeperClientDouble] = {}
         self.ports: dict[int, int] = {}
         self._connect = connect
 

@@ -14,13 +14,13 @@ from odradek_controller.image import ConfigResource
 from odradek_controller.zookeeper import bootstrap
 from odradek_controller.zookeeper.paths import CONFIG_CHANGE, config
 from odradek_controller.zookeeper.znodes import encode_config, encode_config_change
-from zookeeper_double.server import ZooKeeperDouble
+from zookeeper_double.server import ZooKeeperServerDouble
 
 
 async def test_configurations_are_read_again_after_a_failure() -> None:
     clock = ManualClock()
     timers = Timers(clock, asyncio.get_running_loop())
-    zookeeper = ZooKeeperDouble(timers)
+    zookeeper = ZooKeeperServerDouble(timers)
     tool, session = await zookeeper.connect(), await zookeeper.connect()
     await bootstrap.create_persistent_paths(tool)
     tries: list[Configs] = []

@@ -116,7 +116,7 @@ class Wire:
         pass
 
 
-class TermEvents:
+class BrokerResponseHandler:
     """A controller that records the reports of brokers."""
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class TermEvents:
 class World:
     def __init__(self) -> None:
         self.brokers = Recorder()
-        self.term = TermEvents()
+        self.term = BrokerResponseHandler()
         self.manager = ControllerChannelManager(
             CONTROLLER,
             self.term,
@@ -360,11 +360,11 @@ async def test_a_repaired_disk_is_reported_once(world: World) -> None:
     await world.become(image([1], lost))
     assert world.term.found == []
     answers[0].error_code = ErrorCode.STALE_CONTROLLER_EPOCH
-    world.manager.ask_again([1, 7])
+    world.manager.request_lost_replicas([1, 7])
     await world.become(world.image)
     assert world.term.found == []
     answers[0].error_code = ErrorCode.NONE
-    world.manager.ask_again([1])
+    world.manager.request_lost_replicas([1])
     await world.become(world.image)
     assert world.term.found == [(1, 101, set(), {(T, 0)})]
 
@@ -372,7 +372,7 @@ async def test_a_repaired_disk_is_reported_once(world: World) -> None:
 async def test_after_a_disk_failure_the_broker_is_asked_for_its_replicas(world: World) -> None:
     await world.become(image([1, 2], partition((1, 2), 1), partition((2,), 2)))
     world.brokers.told.clear()
-    world.manager.ask_again([1])
+    world.manager.request_lost_replicas([1])
     lost = partition((1, 2), 2, 1, isr=(2,))._replace(directories=(LOST_DIRECTORY, UNASSIGNED_DIRECTORY))
     await world.become(image([1, 2], lost, partition((2,), 2)))
     asked, given, shown = world.brokers.take(1)

@@ -10,10 +10,10 @@ from broker.tests.manual_clock import ManualClock
 from odradek_broker.timers import Timers
 from odradek_broker.zookeeper.log_dir_events import LogDirEvents
 from odradek_controller.zookeeper import paths
-from zookeeper_double.server import DoubleZooKeeper, ZooKeeperDouble
+from zookeeper_double.server import ZooKeeperClientDouble, ZooKeeperServerDouble
 
 
-async def _until_told(tool: DoubleZooKeeper, count: int) -> None:
+async def _until_told(tool: ZooKeeperClientDouble, count: int) -> None:
     async with asyncio.timeout(10):
         while len(await tool.children(paths.LOG_DIR_EVENTS)) < count:
             await asyncio.sleep(0)
@@ -21,7 +21,7 @@ async def _until_told(tool: DoubleZooKeeper, count: int) -> None:
 
 async def test_a_replica_lost_during_the_write_gets_another_notification() -> None:
     timers = Timers(ManualClock(), asyncio.get_running_loop())
-    zookeeper = ZooKeeperDouble(timers)
+    zookeeper = ZooKeeperServerDouble(timers)
     tool, session = await zookeeper.connect(), await zookeeper.connect()
     await tool.create(paths.LOG_DIR_EVENTS)
     events = LogDirEvents(session, 1, timers.sleep, structlog.get_logger("test"))
@@ -38,7 +38,7 @@ async def test_a_replica_lost_during_the_write_gets_another_notification() -> No
 async def test_a_failed_notification_is_retried_after_a_pause() -> None:
     clock = ManualClock()
     timers = Timers(clock, asyncio.get_running_loop())
-    zookeeper = ZooKeeperDouble(timers)
+    zookeeper = ZooKeeperServerDouble(timers)
     tool, session = await zookeeper.connect(), await zookeeper.connect()
     with structlog.testing.capture_logs() as said:
         events = LogDirEvents(session, 1, timers.sleep, structlog.get_logger("test"))

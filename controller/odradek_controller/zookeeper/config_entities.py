@@ -18,8 +18,8 @@ from .paths import DEFAULT_ENTITY, config, desanitized, sanitized
 
 _FOLDERS = {"user": "users", "client-id": "clients", "ip": "ips"}
 _TYPES = {folder: kind for kind, folder in _FOLDERS.items()}
-_WHOLE = ("producer_byte_rate", "consumer_byte_rate", "connection_creation_rate")
-_FRACTIONS = ("request_percentage", "controller_mutation_rate")
+_INTEGER_QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "connection_creation_rate")
+_DECIMAL_QUOTAS = ("request_percentage", "controller_mutation_rate")
 
 MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 """The SCRAM mechanisms by Kafka's numbers."""
@@ -55,13 +55,13 @@ def is_quota_entity(path: str) -> bool:
 
 
 def quota_text(key: str, value: float) -> str:
-    return str(int(value)) if key in _WHOLE else repr(value)
+    return str(int(value)) if key in _INTEGER_QUOTAS else repr(value)
 
 
 def quotas(path: str, values: Mapping[str, str]) -> dict[str, float]:
     """Return the quotas among the values of an entity. Raises InvalidZnodeError."""
     try:
-        return {key: float(values[key]) for key in (*_WHOLE, *_FRACTIONS) if key in values}
+        return {key: float(values[key]) for key in (*_INTEGER_QUOTAS, *_DECIMAL_QUOTAS) if key in values}
     except ValueError as error:
         raise InvalidZnodeError(config(path), f"a quota must be a number: {error}") from None
 

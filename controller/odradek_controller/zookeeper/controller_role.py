@@ -158,7 +158,7 @@ class ControllerRole:
 
     def _lost(self, term: ControllerTerm, why: str) -> None:
         """Resign: the next controller, perhaps this one, reads the cluster again."""
-        self._reporter.warning("controller lost its term", epoch=term.epoch, why=why)
+        self._reporter.warning("controller term ended", epoch=term.epoch, why=why)
         self._candidate.resign(term)
 
     def _end(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 Value = TypeVar("Value")
 
-_FEW = 16
+_INITIAL_BUCKETS = 16
 
 
 class InvalidZnodeError(Exception):
@@ -27,7 +27,7 @@ def encode(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def as_hashed(members: Mapping[str, Value], buckets: int = _FEW) -> dict[str, Value]:
+def as_hashed(members: Mapping[str, Value], buckets: int = _INITIAL_BUCKETS) -> dict[str, Value]:
     """Return the members in the order of a hash table with this initial number of buckets and a load factor of 3/4.
 
     `buckets` is a power of two. Kafka writes configurations from java.util.Properties, and topics from Scala's maps.

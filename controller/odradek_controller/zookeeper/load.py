@@ -48,7 +48,7 @@ from .znodes import (
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 
-_AT_ONCE = 500
+_MAX_CONCURRENT_READS = 500
 """The maximum number of concurrent requests."""
 
 NO_STATE = -1
@@ -382,7 +382,7 @@ async def read_each(
     """Read the items, and return them in order; add the error of a damaged one to `damaged`."""
     found: list[Found] = []
     rest = iter(items)
-    while chunk := list(islice(rest, _AT_ONCE)):
+    while chunk := list(islice(rest, _MAX_CONCURRENT_READS)):
         for result in await asyncio.gather(*(read(zk, item) for item in chunk), return_exceptions=True):
             if isinstance(result, InvalidZnodeError):
                 damaged.append(result)

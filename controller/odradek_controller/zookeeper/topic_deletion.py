@@ -74,7 +74,7 @@ class TopicDeletionManager:
         """Return whether no broker has a replica of the topic any more."""
         return self._replicas.get(topic.id) == set()
 
-    def keep_to(self, image: ClusterImage) -> None:
+    def forget_removed_topics(self, image: ClusterImage) -> None:
         """Forget the topics that the image does not have."""
         for name, topic_id in list(self._names.items()):
             if topic_id not in image.topics_by_id:

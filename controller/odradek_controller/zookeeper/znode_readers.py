@@ -223,7 +223,7 @@ class ZnodeReaders:
 
     async def _to_delete(self, image: ClusterImage) -> Sequence[Message]:
         """Read the topics to delete. A deletion ends when no broker has a replica, and begins after a reassignment."""
-        self._deletions.keep_to(image)
+        self._deletions.forget_removed_topics(image)
         enabled = self._context.flag(image, "delete.topic.enable")
         topics = []
         for name in await self._children(paths.DELETE_TOPICS):

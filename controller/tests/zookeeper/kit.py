@@ -14,7 +14,7 @@ from odradek_peers import ZooKeeperServer
 
 from odradek_controller.zookeeper.client import ZooKeeper
 from odradek_controller.zookeeper.kazoo_client import KazooZooKeeper
-from zookeeper_double.server import DoubleZooKeeper, ZooKeeperDouble
+from zookeeper_double.server import ZooKeeperClientDouble, ZooKeeperServerDouble
 
 Condition = Callable[[], bool | Awaitable[bool]]
 
@@ -105,8 +105,8 @@ class DoubleWorld:
 
     def __init__(self, latency_ms: int = 0) -> None:
         self.timers = ManualTimers()
-        self.server = ZooKeeperDouble(self.timers, latency_ms=lambda: latency_ms)
-        self._clients: list[DoubleZooKeeper] = []
+        self.server = ZooKeeperServerDouble(self.timers, latency_ms=lambda: latency_ms)
+        self._clients: list[ZooKeeperClientDouble] = []
         self._moves = asyncio.create_task(self._move()) if latency_ms else None
 
     async def connect(self, chroot: str | None = None, *, session_timeout_ms: int = 20_000) -> ZooKeeper:
@@ -154,8 +154,8 @@ class DoubleWorld:
         if self._moves is not None:
             self._moves.cancel()
 
-    def _double(self, client: ZooKeeper) -> DoubleZooKeeper:
-        assert isinstance(client, DoubleZooKeeper)
+    def _double(self, client: ZooKeeper) -> ZooKeeperClientDouble:
+        assert isinstance(client, ZooKeeperClientDouble)
         return client
 
     async def _move(self) -> None:

@@ -15,7 +15,7 @@ from odradek_controller.zookeeper.client import (
     WatchedEvent,
     ZooKeeperError,
 )
-from zookeeper_double.server import ZooKeeperDouble
+from zookeeper_double.server import ZooKeeperServerDouble
 
 CONNECTED, DISCONNECTED, EXPIRED = SessionEvent.CONNECTED, SessionEvent.DISCONNECTED, SessionEvent.EXPIRED
 TIMEOUT_MS = 6_000
@@ -27,8 +27,8 @@ def timers() -> ManualTimers:
 
 
 @pytest.fixture
-def server(timers: ManualTimers) -> ZooKeeperDouble:
-    return ZooKeeperDouble(timers)
+def server(timers: ManualTimers) -> ZooKeeperServerDouble:
+    return ZooKeeperServerDouble(timers)
 
 
 async def _settle() -> None:
@@ -37,7 +37,7 @@ async def _settle() -> None:
 
 
 async def test_the_session_of_a_crashed_client_lasts_for_its_timeout(
-    server: ZooKeeperDouble, timers: ManualTimers
+    server: ZooKeeperServerDouble, timers: ManualTimers
 ) -> None:
     crashed = await server.connect(session_timeout_ms=TIMEOUT_MS)
     other = await server.connect()
@@ -61,7 +61,7 @@ async def test_the_session_of_a_crashed_client_lasts_for_its_timeout(
     asking.cancel()
 
 
-async def test_an_expired_session_is_learnt_with_its_end(server: ZooKeeperDouble, timers: ManualTimers) -> None:
+async def test_an_expired_session_is_learnt_with_its_end(server: ZooKeeperServerDouble, timers: ManualTimers) -> None:
     zk = await server.connect(session_timeout_ms=TIMEOUT_MS)
     events: list[SessionEvent] = []
     zk.listen(events.append)
@@ -75,7 +75,9 @@ async def test_an_expired_session_is_learnt_with_its_end(server: ZooKeeperDouble
     assert await zk.exists("/a") is None
 
 
-async def test_a_client_frozen_for_its_timeout_loses_its_session(server: ZooKeeperDouble, timers: ManualTimers) -> None:
+async def test_a_client_frozen_for_its_timeout_loses_its_session(
+    server: ZooKeeperServerDouble, timers: ManualTimers
+) -> None:
     zk, other = await server.connect(session_timeout_ms=TIMEOUT_MS), await server.connect()
     await zk.create("/a", ephemeral=True)
     for stood_ms, left in ((TIMEOUT_MS - 1, True), (TIMEOUT_MS - 1, True), (TIMEOUT_MS, False)):
@@ -87,7 +89,7 @@ async def test_a_client_frozen_for_its_timeout_loses_its_session(server: ZooKeep
     assert await zk.exists("/a") is None
 
 
-async def test_a_write_whose_answer_is_cut_off_is_done(server: ZooKeeperDouble, timers: ManualTimers) -> None:
+async def test_a_write_whose_answer_is_cut_off_is_done(server: ZooKeeperServerDouble, timers: ManualTimers) -> None:
     zk = await server.connect(session_timeout_ms=TIMEOUT_MS)
     other = await server.connect()
     server.cut(zk, to_server=False)
@@ -107,7 +109,7 @@ async def test_a_write_whose_answer_is_cut_off_is_done(server: ZooKeeperDouble, 
 
 
 async def test_a_write_that_is_cut_off_itself_arrives_when_the_cut_heals_in_time(
-    server: ZooKeeperDouble, timers: ManualTimers
+    server: ZooKeeperServerDouble, timers: ManualTimers
 ) -> None:
     zk = await server.connect(session_timeout_ms=TIMEOUT_MS)
     other = await server.connect()
@@ -126,7 +128,7 @@ async def test_a_write_that_is_cut_off_itself_arrives_when_the_cut_heals_in_time
 
 @pytest.mark.parametrize(("to_server", "to_client"), [(True, True), (True, False), (False, True)])
 async def test_a_client_notices_a_cut_before_its_session_expires(
-    server: ZooKeeperDouble, timers: ManualTimers, to_server: bool, to_client: bool
+    server: ZooKeeperServerDouble, timers: ManualTimers, to_server: bool, to_client: bool
 ) -> None:
     zk = await server.connect(session_timeout_ms=TIMEOUT_MS)
     other = await server.connect()
@@ -151,7 +153,7 @@ async def test_a_client_notices_a_cut_before_its_session_expires(
     assert [what for _, what in heard[2:]] == [EXPIRED, CONNECTED]
 
 
-async def test_no_session_expires_while_the_server_is_away(server: ZooKeeperDouble, timers: ManualTimers) -> None:
+async def test_no_session_expires_while_the_server_is_away(server: ZooKeeperServerDouble, timers: ManualTimers) -> None:
     zk = await server.connect(session_timeout_ms=TIMEOUT_MS)
     lost = await server.connect(session_timeout_ms=TIMEOUT_MS)
     await zk.create("/a", ephemeral=True)
@@ -175,7 +177,7 @@ async def test_messages_of_a_connection_do_not_overtake_each_other() -> None:
     async def run(seed: int) -> list[object]:
         timers = ManualTimers()
         rng = random.Random(seed)
-        server = ZooKeeperDouble(timers, latency_ms=lambda: rng.randrange(20))
+        server = ZooKeeperServerDouble(timers, latency_ms=lambda: rng.randrange(20))
         connecting = asyncio.gather(server.connect(), server.connect())
         while not connecting.done():
             timers.advance(1)
