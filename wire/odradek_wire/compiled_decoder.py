@@ -82,7 +82,9 @@ class DecoderSource(CodecSource):
     def explain(self, data: Any, position: int, error: Exception, limit: int | None = None) -> Exception:
         """Raise the error with its field and position, which the compiled code does not know."""
         Reader(self.message, self.cls, self.version, data, position, limit=limit).decode()
-        return AssertionError(f"{self.message.name} v{self.version}: {error!r} only where it is compiled")
+        return AssertionError(
+            f"{self.message.name} v{self.version}: the interpreter accepts what the compiled codec rejects: {error!r}"
+        )
 
     def tags(self, data: Any, position: int, count: int, struct: StructType, target: Any) -> int:
         reader = Reader(self.message, self.cls, self.version, data, position)

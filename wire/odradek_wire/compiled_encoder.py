@@ -108,7 +108,9 @@ class EncoderSource(CodecSource):
     def explain(self, value: Any, error: Exception) -> Exception:
         """Raise the error with its field, which the compiled code does not know."""
         Writer(self.message, self.version).encode(value)
-        return AssertionError(f"{self.message.name} v{self.version}: {error!r} only where it is compiled")
+        return AssertionError(
+            f"{self.message.name} v{self.version}: the interpreter accepts what the compiled codec rejects: {error!r}"
+        )
 
     def slowly(self, struct: StructType, value: Any) -> list[Any]:
         return Writer(self.message, self.version).encode_struct(struct, value)

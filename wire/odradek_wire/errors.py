@@ -164,7 +164,7 @@ class DecodeError(Exception):
 
     def __str__(self) -> str:
         at = f"{self.message} v{self.version}"
-        return f"{at}, {self.path or 'end'}, byte {self.position}: {self.reason}"
+        return f"{at}, {self.path or 'end of message'}, byte {self.position}: {self.reason}"
 
 
 class TooManyElementsError(Exception):

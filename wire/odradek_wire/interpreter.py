@@ -4,6 +4,7 @@ The compiled codec calls this module for tagged fields, and after an error to fi
 accept and reject the same messages; tests compare them.
 """
 
+import reprlib
 from struct import Struct as Packing
 from struct import error as PackingError
 from typing import Any
@@ -195,7 +196,7 @@ class Reader:
 
     def _null(self, nullable: bool, length: int) -> None:
         if length != -1:
-            raise _Malformed(f"length {length}")
+            raise _Malformed(f"length must be at least -1, got {length}")
         if not nullable:
             raise _Malformed("null where null is not allowed")
 
@@ -220,7 +221,7 @@ class Reader:
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 if value >= 1 << 31:
-                    raise _Malformed(f"varint {value}")
+                    raise _Malformed(f"varint must be below 2^31, got {value}")
                 return value
         raise _Malformed("a varint of more than 5 bytes")
 
@@ -271,7 +272,8 @@ class Writer:
                 if field.tag is None:
                     self._field(field, getattr(source, field.name))
             elif not field.ignorable and not self._is_default(field, getattr(source, field.name)):
-                raise _Malformed("set, but not part of this version")
+                value = reprlib.repr(getattr(source, field.name))
+                raise _Malformed(f"set to {value}, but version {self.version} has no such field")
             self.path.pop()
         if self.flexible:
             self._tags(struct, source)

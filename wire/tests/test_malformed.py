@@ -233,8 +233,8 @@ def test_a_fetch_cut_anywhere_is_rejected_and_long_varint_counts_are_read() -> N
 
 
 def test_a_negative_length_is_rejected() -> None:
-    assert error(MetadataRequest, 1, b"\xff\xff\xff\xfe") == ("topics", 4, "length -2")
-    assert error(ProduceRequest, 3, b"\xff\xfe") == ("transactional_id", 2, "length -2")
+    assert error(MetadataRequest, 1, b"\xff\xff\xff\xfe") == ("topics", 4, "length must be at least -1, got -2")
+    assert error(ProduceRequest, 3, b"\xff\xfe") == ("transactional_id", 2, "length must be at least -1, got -2")
 
 
 def test_an_array_count_is_checked_against_the_remaining_bytes() -> None:
@@ -247,7 +247,11 @@ def test_an_array_count_is_checked_against_the_remaining_bytes() -> None:
 
 
 def test_a_varint_must_fit_in_31_bits_and_5_bytes() -> None:
-    assert error(MetadataRequest, 9, b"\xff\xff\xff\xff\x0f") == ("topics", 5, "varint 4294967295")
+    assert error(MetadataRequest, 9, b"\xff\xff\xff\xff\x0f") == (
+        "topics",
+        5,
+        "varint must be below 2^31, got 4294967295",
+    )
     assert error(MetadataRequest, 9, b"\xff\xff\xff\xff\xff\x01") == ("topics", 5, "a varint of more than 5 bytes")
 
 
@@ -305,7 +309,7 @@ def test_a_broken_request_header_is_a_decode_error() -> None:
             decode_request(whole[:cut])
     with pytest.raises(DecodeError) as caught:
         decode_request(b"\x00\x03\x00\x09\x00\x00\x00\x01\xff\xfe\x00")
-    assert str(caught.value) == "RequestHeader v2, client_id, byte 10: length -2"
+    assert str(caught.value) == "RequestHeader v2, client_id, byte 10: length must be at least -1, got -2"
 
 
 def test_every_api_survives_its_own_header_alone() -> None:

@@ -218,7 +218,7 @@ def _validate_records(
     latest = header.max_timestamp if has_append_time else header.base_timestamp + summary.highest_timestamp_delta
     earliest = header.max_timestamp if has_append_time else header.base_timestamp + summary.lowest_timestamp_delta
     if latest > _MAX_LONG or earliest < -_MAX_LONG:
-        raise InvalidRecordError("timestamps leave 64 bits")
+        raise InvalidRecordError("timestamps do not fit in 64 bits")
     if (
         (rules.compacted and not summary.all_have_keys)
         or (has_append_time and (rules.sets_append_time or latest == NO_TIMESTAMP))

@@ -84,7 +84,7 @@ def decode(
                     number, position = read_varlong(data, position - 1)
             delta = (number >> 1) ^ -(number & 1)
             if delta > highest_delta or delta < lowest_delta:
-                raise InvalidRecordError(f"timestamp delta {delta} leaves 64 bits")
+                raise InvalidRecordError(f"timestamp delta {delta} does not fit in 64 bits")
 
             number = data[position]
             position += 1
@@ -137,7 +137,7 @@ def decode(
             else:
                 headers = _NO_HEADERS
             if position != record_end:
-                raise InvalidRecordError(f"record ends at {position} and not at its length's {record_end}")
+                raise InvalidRecordError(f"record ends at byte {position}, its length says {record_end}")
             timestamp = base_timestamp + delta if append_time is None else append_time
             yield _new(Record, (offset, timestamp, key, value, headers))
     except IndexError:

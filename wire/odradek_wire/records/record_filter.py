@@ -209,7 +209,7 @@ def _rebased(data: bytes, found: PartialRecords, kept: Sequence[int], shift: int
             position += 1
         delta = found.timestamp_deltas[index] + shift
         if not -(1 << 63) <= delta < 1 << 63:
-            raise InvalidRecordError(f"timestamp delta {delta} leaves 64 bits")
+            raise InvalidRecordError(f"timestamp delta {delta} does not fit in 64 bits")
         record = bytearray(data[attributes_at : attributes_at + 1])
         append_varint(record, delta)
         record += data[position + 1 : end]

@@ -101,7 +101,7 @@ def summarize_records(data: bytes, count: int) -> RecordSummary:
             else:
                 position += 1
             if position != record_end:
-                raise InvalidRecordError(f"record ends at {position} and not at its length's {record_end}")
+                raise InvalidRecordError(f"record ends at byte {position}, its length says {record_end}")
     except IndexError:
         raise InvalidRecordError("records end before their batch's count is reached") from None
     if position != end:
