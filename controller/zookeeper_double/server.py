@@ -103,7 +103,7 @@ class ZooKeeperServerDouble:
         """Stop or resume the pings of a client's process. Its own timers decide when it receives messages."""
         client.frozen = frozen
         if client.connection is not None and client.connection.session is not None:
-            self.reckon(client.connection.session)
+            self.update_session_timer(client.connection.session)
 
     def expire(self, client: ZooKeeperClientDouble) -> None:
         """Expire a client's session now."""
@@ -114,7 +114,7 @@ class ZooKeeperServerDouble:
     def crash(self, client: ZooKeeperClientDouble) -> None:
         """End a client's process: it gets no event or response, and its session lasts for its timeout."""
         self.forget(client)
-        client.vanish()
+        client.crash()
 
     def stop(self) -> None:
         """Stop the server: every connection breaks, and no session expires until `start`."""
@@ -128,7 +128,7 @@ class ZooKeeperServerDouble:
         """Start the server again, with all znodes; each session gets its whole timeout again."""
         self.up = True
         for session in tuple(self._sessions.values()):
-            self.reckon(session)
+            self.update_session_timer(session)
         for client in tuple(self._clients):
             client.reconnect()
 
@@ -154,12 +154,12 @@ class ZooKeeperServerDouble:
         connection.session = session
         session.connection = connection
         session.stop_timer()
-        self.reckon(session)
+        self.update_session_timer(session)
         connection.answer(lambda: client.learn_connected(connection, session_id))
 
-    def reckon(self, session: _ServerSession) -> None:
+    def update_session_timer(self, session: _ServerSession) -> None:
         """Run the session's timer while the pings of its client do not arrive."""
-        if not self.up or session.heard_of:
+        if not self.up or session.pings_arrive:
             session.stop_timer()
         elif session.timer is None and session.id in self._sessions:
             session.timer = self._timers.call_later(session.timeout_ms, lambda: self._end(session))
@@ -218,7 +218,7 @@ class _ServerSession:
         self.timer: Timer | None = None
 
     @property
-    def heard_of(self) -> bool:
+    def pings_arrive(self) -> bool:
         """Whether the client's pings arrive."""
         connection = self.connection
         if connection is None:
@@ -311,7 +311,7 @@ class ZooKeeperClientDouble:
         self._session = Session()
         self._resumes = 0
         """The id of the session that the next connection continues; 0 for a new session."""
-        self._silence: Timer | None = None
+        self._response_timer: Timer | None = None
         """Closes a connection that gets no response."""
         self._closed: asyncio.Future[None] | None = None
         self._data_watches: dict[str, list[Watch]] = {}
@@ -431,9 +431,9 @@ class ZooKeeperClientDouble:
             self._closed.set_result(None)
         self.reconnect()
 
-    def vanish(self) -> None:
+    def crash(self) -> None:
         """End the process: its requests never get a response."""
-        self._session.vanish()
+        self._session.crash()
         if self.connection is not None:
             self._abandon(self.connection)
 
@@ -445,11 +445,13 @@ class ZooKeeperClientDouble:
             return
         connection.to_server.cut, connection.to_client.cut = self.cut_to_server, self.cut_to_client
         if connection.session is not None:
-            self._server.reckon(connection.session)
+            self._server.update_session_timer(connection.session)
         if not (self.cut_to_server or self.cut_to_client):
-            self._hear()
-        elif self._silence is None:
-            self._silence = self._timers.call_later(self.session_timeout_ms * 2 // 3, lambda: self.lost(connection))
+            self._cancel_response_timer()
+        elif self._response_timer is None:
+            self._response_timer = self._timers.call_later(
+                self.session_timeout_ms * 2 // 3, lambda: self.lost(connection)
+            )
         connection.to_server.flow()
         connection.to_client.flow()
 
@@ -467,16 +469,16 @@ class ZooKeeperClientDouble:
     def _abandon(self, connection: _Connection) -> None:
         connection.break_off()
         self.connection = None
-        self._hear()
+        self._cancel_response_timer()
         session = connection.session
         if session is not None:
             connection.session = session.connection = None
-            self._server.reckon(session)
+            self._server.update_session_timer(session)
 
-    def _hear(self) -> None:
-        if self._silence is not None:
-            self._silence.cancel()
-            self._silence = None
+    def _cancel_response_timer(self) -> None:
+        if self._response_timer is not None:
+            self._response_timer.cancel()
+            self._response_timer = None
 
     async def _one(self, op: Op) -> OpResult:
         try:

@@ -93,7 +93,7 @@ class Session:
         self._fail(lambda: SessionExpiredError("the client was closed"))
         self._wake()
 
-    def vanish(self) -> None:
+    def crash(self) -> None:
         """Abandon all requests, which then never complete, and call no listener any more."""
         self._requests.clear()
         self._waiting.clear()
