@@ -98,7 +98,7 @@ def _topics(broker: Broker) -> Iterator[Metric]:
 
 def _partitions(broker: Broker) -> Iterator[Metric]:
     hosted = sorted(broker.partitions, key=lambda each: (each.topic, each.index))
-    served = [(each, log) for each in hosted if (log := each.served_log) is not None and log.failure is None]
+    served = [(each, log) for each in hosted if (log := each.served_log) is not None and log.offline_cause is None]
     labels = {id(each): {"topic": each.topic, "partition": str(each.index)} for each in hosted}
     for name, values in (
         ("Size", [(labels[id(each)], log.size_bytes) for each, log in served]),
@@ -138,7 +138,7 @@ def _cluster(broker: Broker) -> Iterator[Metric]:
 def _open_transactions(broker: Broker) -> Iterator[Metric]:
     """Return the metrics of open transactions in the logs of this broker, whichever broker coordinates them."""
     led = [each for each in broker.partitions if each.leader is not None]
-    logs = [log for each in led if (log := each.served_log) is not None and log.failure is None]
+    logs = [log for each in led if (log := each.served_log) is not None and log.offline_cause is None]
     begun = [log for log in logs if log.producers.transactions.first_ongoing_offset is not None]
     yield _gauge("odradek_partitions_with_open_transactions", "Led partitions with an open transaction.", len(begun))
     limit_ms = broker.config.integer("transaction.max.timeout.ms") + LATE_MS

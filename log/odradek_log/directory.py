@@ -434,7 +434,7 @@ class LogDirectory:
         """Take all logs offline after a disk error: read and write nothing any more."""
         self.offline = True
         for log in [*self.logs.values(), *self.futures.values()]:
-            if log.failure is None:
+            if log.offline_cause is None:
                 log.abandon()
 
     def close(self, broker_epoch: int = -1) -> None:
@@ -470,13 +470,13 @@ class LogDirectory:
     def _flush_all(self) -> None:
         """Flush all logs in parallel, because many concurrent syncs take hardly longer than one."""
         for log in self.logs.values():
-            if log.failure is None:
+            if log.offline_cause is None:
                 with suppress(Exception):  # the log logs it, or `close` does
                     log.seal()
         unflushed = [
             log
             for log in self.logs.values()
-            if log.failure is None and (log.recovery_point < log.log_end_offset or log.has_unflushed_sealed)
+            if log.offline_cause is None and (log.recovery_point < log.log_end_offset or log.has_unflushed_sealed)
         ]
         if len(unflushed) < 2:
             return

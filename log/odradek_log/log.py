@@ -47,13 +47,13 @@ class Log:
         "cleaner",
         "directory",
         "env",
-        "failure",
         "flusher",
         "leader_epoch_file",
         "leader_epochs",
         "log_end_offset",
         "log_start_offset",
         "name",
+        "offline_cause",
         "on_failure",
         "on_roll",
         "partition",
@@ -88,7 +88,7 @@ class Log:
         self.producers = ProducerStateManager(env.producer_expiration_ms)
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.next_offset
-        self.failure: Exception | None = None
+        self.offline_cause: Exception | None = None
         """The error that took this log offline, or a LogOfflineError after `close` or `abandon`; None before that."""
         self.on_failure: Callable[[Exception], object] | None = None
         """Called once when a disk error takes this log offline, on the thread that met the error."""
@@ -151,7 +151,7 @@ class Log:
         By default, checks only the header of a batch where the settings of the topic allow that; `strict` reads every
         record, as Kafka does. Raises OSError if the disk fails: then the log is offline, without the records.
         """
-        if self.failure is not None:
+        if self.offline_cause is not None:
             raise self.offline_error()
         config = self._config
         rules = config.strict_rules if strict else config.rules
@@ -235,7 +235,7 @@ class Log:
         With `min_one`, the first batch is whole even if it is larger. Returns None at the limit, and if the first batch
         does not fit. Raises OffsetOutOfRangeError outside [log_start_offset, log_end_offset].
         """
-        if self.failure is not None:
+        if self.offline_cause is not None:
             raise self.offline_error()
         end = self.log_end_offset
         if limit is None or limit > end:
@@ -423,14 +423,14 @@ class Log:
     def has_unflushed_sealed(self) -> bool:
         """Whether recovery after a crash would read sealed segments, or trust index files that are not on the disk."""
         segments = self.segments
-        if self.failure is not None:
+        if self.offline_cause is not None:
             return False
         return self.flusher.recovery_point < segments.active.base_offset or bool(segments.unsynced)
 
     def _flush_to(self, end_of: Callable[[], int]) -> None:
-        if isinstance(self.failure, LogOfflineError):
+        if isinstance(self.offline_cause, LogOfflineError):
             return
-        if self.failure is not None:
+        if self.offline_cause is not None:
             # After a failed fsync a second one may succeed although the data are lost.
             raise self.offline_error()
         try:
@@ -456,24 +456,24 @@ class Log:
 
     def close(self) -> None:
         """Write indexes and producers, flush and close the files: a clean shutdown."""
-        if self.failure is not None:
+        if self.offline_cause is not None:
             return
         self.seal()
         self.flush_for_close()
         for segment in self.segments:
             segment.release()
-        self.failure = LogClosedError(f"{self.name} is closed")
+        self.offline_cause = LogClosedError(f"{self.name} is closed")
 
     @property
     def is_closed(self) -> bool:
         """Whether `close` succeeded: the directory is as Kafka leaves it after a clean shutdown."""
-        return isinstance(self.failure, LogClosedError)
+        return isinstance(self.offline_cause, LogClosedError)
 
     def abandon(self) -> None:
         """Close the files without writing anything."""
         for segment in self.segments:
             segment.release()
-        self.failure = LogOfflineError(f"{self.name} was abandoned")
+        self.offline_cause = LogOfflineError(f"{self.name} was abandoned")
 
     def rename(self, directory: str) -> None:
         """Rename the directory, to delete it or keep it under another name. Nothing more is appended or read, but the
@@ -488,7 +488,7 @@ class Log:
     def handling_disk_errors(self, operation: str) -> Iterator[None]:
         """Take the log offline if the block raises a disk error. (`append` and `read` do the same in place, to save the
         call.)"""
-        if self.failure is not None:
+        if self.offline_cause is not None:
             raise self.offline_error()
         try:
             yield
@@ -498,9 +498,9 @@ class Log:
 
     def go_offline(self, operation: str, error: Exception) -> None:
         """Take the log offline after a disk error; the first time, report the error and call `on_failure`."""
-        if self.failure is not None:
+        if self.offline_cause is not None:
             return
-        self.failure = error
+        self.offline_cause = error
         self.env.reporter.error(
             "partition goes offline",
             partition=self.name,
@@ -512,7 +512,7 @@ class Log:
             self.on_failure(error)
 
     def offline_error(self) -> LogOfflineError:
-        return LogOfflineError(f"{self.name} is offline: {self.failure}")
+        return LogOfflineError(f"{self.name} is offline: {self.offline_cause}")
 
     def __repr__(self) -> str:
         return f"Log({self.name}, {self.log_start_offset}..{self.log_end_offset})"

@@ -205,7 +205,7 @@ def test_a_follower_appends_the_valid_batches_before_an_invalid_one(tmp_path: Pa
     damaged[-1] ^= 2
     with pytest.raises(CorruptRecordError, match="wrong CRC"):
         log.append_as_follower(batch(b"a") + damaged)
-    assert (log.log_end_offset, log.failure) == (1, None)
+    assert (log.log_end_offset, log.offline_cause) == (1, None)
     with pytest.raises(CorruptRecordError, match="at least 1 expected"):
         log.append_as_follower(batch(b"a"))
     assert log.append_as_follower(second) == AppendInfo(1, 1, -1, 0)

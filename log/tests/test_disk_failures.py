@@ -274,7 +274,7 @@ def test_a_removed_partition_directory_frees_its_name(tmp_path: Path) -> None:
     append(log, b"a")
     (tmp_path / "t-0").rename(tmp_path.parent / "elsewhere")
     directory.delete_log("t", 0, "0" * 32)
-    assert (directory.logs, isinstance(log.failure, LogOfflineError)) == ({}, True)
+    assert (directory.logs, isinstance(log.offline_cause, LogOfflineError)) == ({}, True)
     assert append(directory.create_log("t", 0, TOPIC_ID, CONFIG), b"b").first_offset == 0
 
 
@@ -284,5 +284,5 @@ def test_a_topic_id_that_cannot_be_written_takes_the_partition_offline(tmp_path:
     disk.fail(errno.ENOSPC, lambda name, _path, _: name == "replace_file")
     with pytest.raises(OSError, match="No space left"):
         log.assign_topic_id(TOPIC_ID)
-    assert (log.topic_id, isinstance(log.failure, OSError)) == (None, True)
+    assert (log.topic_id, isinstance(log.offline_cause, OSError)) == (None, True)
     assert sentences.events("error") == ["partition goes offline"]

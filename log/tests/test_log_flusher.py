@@ -108,7 +108,7 @@ def test_a_flush_ignores_the_indexes_of_a_deleted_segment(tmp_path: Path) -> Non
     log.roll()
     log.truncate_fully_and_start_at(7)
     log.flush_sealed()
-    assert (log.failure, log.has_unflushed_sealed) == (None, False)
+    assert (log.offline_cause, log.has_unflushed_sealed) == (None, False)
 
 
 def test_a_flush_ignores_a_deleted_snapshot(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_flush_ignores_a_deleted_snapshot(tmp_path: Path) -> None:
     log.roll()
     log.truncate_fully_and_start_at(7)
     log.flush()
-    assert (log.failure, log.recovery_point) == (None, 7)
+    assert (log.offline_cause, log.recovery_point) == (None, 7)
 
 
 def test_a_flush_that_fails_on_another_thread_raises_there_and_logs_once(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_flush_that_fails_on_another_thread_raises_there_and_logs_once(tmp_pat
     thread.start()
     thread.join()
     assert told == [("OSError", threads[0])]
-    assert isinstance(log.failure, OSError)
+    assert isinstance(log.offline_cause, OSError)
 
 
 def test_a_flush_that_failed_is_not_believed_when_it_is_tried_again(tmp_path: Path) -> None:

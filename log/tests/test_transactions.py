@@ -201,7 +201,7 @@ def test_an_index_of_an_unknown_version_takes_the_log_offline(tmp_path: Path) ->
     (tmp_path / "t-0" / TXN_INDEX).write_bytes(b"\0\1" + bytes(32))
     with pytest.raises(CorruptLogError, match="has version 1, expected 0"):
         log.aborted_transactions(0, 11)
-    assert log.failure is not None
+    assert log.offline_cause is not None
 
 
 def test_retention_takes_indexes_with_their_segments_and_leaves_the_others(tmp_path: Path) -> None:

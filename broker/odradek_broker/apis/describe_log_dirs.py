@@ -57,7 +57,7 @@ def _describe(ctx: Context, directory: LogDirectory, wanted: set[tuple[str, int]
 def _in_directory(partition: Partition, directory: LogDirectory) -> DescribeLogDirsPartition | None:
     """Return the replica in this directory, or the future replica; None if neither is here."""
     log, future = partition.served_log, partition.future
-    if log is None or log.failure is not None:
+    if log is None or log.offline_cause is not None:
         return None
     if partition.directory is directory:
         return DescribeLogDirsPartition(partition.index, log.size_bytes, _lag(partition), False)

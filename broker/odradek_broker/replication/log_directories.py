@@ -55,7 +55,7 @@ class LogDirectories:
     def handle_offline_partition(self, partition: Partition) -> None:
         """Take the partition's directory offline too, unless only this log is damaged or could not be opened."""
         directory, log = partition.directory, partition.served_log
-        if directory is None or log is None or isinstance(log.failure, CorruptLogError | LogOfflineError):
+        if directory is None or log is None or isinstance(log.offline_cause, CorruptLogError | LogOfflineError):
             if directory is None or not directory.offline:
                 self._replicas_lost([partition])
         else:

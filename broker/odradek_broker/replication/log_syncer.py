@@ -44,7 +44,7 @@ class LogSyncer:
     def _done(self, partition: Partition, log: Log, future: asyncio.Future[None]) -> None:
         """A flush that failed has taken the log and its partition offline."""
         self._running.discard(log)
-        if partition.served_log is log and log.failure is None:
+        if partition.served_log is log and log.offline_cause is None:
             partition.on_synced()
             if is_unsynced(log):
                 self.begin(partition)
@@ -60,4 +60,4 @@ class LogSyncer:
 
 def is_unsynced(log: Log) -> bool:
     """Return whether a healthy log has records that are not on the disk."""
-    return log.failure is None and log.recovery_point < log.log_end_offset
+    return log.offline_cause is None and log.recovery_point < log.log_end_offset

@@ -123,11 +123,11 @@ class ReplicaAlterLogDirsManager:
         )
         if self._moves.get(partition) is move:
             self.cancel(partition)
-        if isinstance(move.future.failure, OSError):
+        if isinstance(move.future.offline_cause, OSError):
             self._log_directories.handle_failure(move.directory)
 
     async def _continue_move(self, partition: Partition, move: Move) -> None:
-        if partition.served_log is None or partition.served_log.failure is not None or partition.future is None:
+        if partition.served_log is None or partition.served_log.offline_cause is not None or partition.future is None:
             self.cancel(partition)  # the partition was deleted or its disk failed
             return
         quota, timers = self._quota, self._state.timers

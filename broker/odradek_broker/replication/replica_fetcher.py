@@ -181,7 +181,7 @@ class ReplicaFetcher:
             if partition is not None and key not in self._delayed and self._should_throttle(key, partition):
                 self._delay(key)
             log = None if partition is None or key in self._delayed else partition.served_log
-            if partition is None or log is None or log.failure is not None:
+            if partition is None or log is None or log.offline_cause is not None:
                 self._session.remove(key)
             else:
                 self._session.put(

@@ -220,4 +220,4 @@ class ReplicaManager:
 
 def healthy_logs(partitions: Iterable[Partition]) -> list[Log]:
     """Return the logs of these partitions that have not failed."""
-    return [log for partition in partitions if (log := partition.served_log) is not None and log.failure is None]
+    return [log for partition in partitions if (log := partition.served_log) is not None and log.offline_cause is None]

@@ -161,7 +161,7 @@ class LogCleaner:
 
     def _log_to_clean(self, partition: Partition, now_ms: int) -> LogToClean | None:
         log = partition.served_log
-        if log is None or log.failure is not None or not log.config.compact or partition.future is not None:
+        if log is None or log.offline_cause is not None or not log.config.compact or partition.future is not None:
             return None
         if log.cleaner.in_progress:
             return None

@@ -99,7 +99,7 @@ class LogManager:
         """
         for partition in list(partitions):
             log = partition.served_log
-            if log is None or log.failure is not None:
+            if log is None or log.offline_cause is not None:
                 continue
             try:
                 if log.delete_old_segments(partition.high_watermark):

@@ -191,7 +191,7 @@ async def test_a_failed_flush_leaves_the_recovery_point(
     disk.fail(errno.EIO, lambda name, path, _: name in ("sync", "sync_file") and "t-0/" in path)
     await produce(client, node, make_batch)
     log.roll()
-    await until(lambda: log.failure is not None)
+    await until(lambda: log.offline_cause is not None)
     await until(lambda: [each.offline for each in node.broker.log_directories.all].count(True) == 1)
     clock.advance_timeouts(60_000)
     assert log.recovery_point == base

@@ -126,7 +126,7 @@ class Cleaner:
     @property
     def is_interrupted(self) -> bool:
         """Whether a truncation or a disk error has ended this pass."""
-        return self._log.failure is not None or self._log.cleaner.interruptions != self._interruptions
+        return self._log.offline_cause is not None or self._log.cleaner.interruptions != self._interruptions
 
     @property
     def end_offset(self) -> int:
