@@ -84,7 +84,7 @@ def random_places(path: Path) -> tuple[float, float]:
     for _ in range(9):
         for log, figures in zip(logs, places, strict=True):
             figures.append(_locate(log, [chance.randrange(log.log_end_offset) for _ in range(5000)]))
-    directory.abandon()
+    directory.close_without_writing()
     return statistics.median(places[0][1:]), statistics.median(places[1][1:])
 
 
@@ -119,7 +119,7 @@ def appends_and_reads(path: Path) -> dict[str, float]:
     figures["append 100 B, idempotent"] = append(next(logs), 20_000, 100, producer_id=1)
     figures["append 16 KiB"] = append(next(logs), 2_000, 16 << 10)
     figures["append 1 MiB"] = append(next(logs), 100, (1 << 20) - 100)
-    directory.abandon()
+    directory.close_without_writing()
     return figures
 
 

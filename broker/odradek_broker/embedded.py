@@ -227,9 +227,9 @@ class EmbeddedCluster:
         await self._executor.stop()
         store, self._store = self._store, None
         if store is not None:
-            store.abandon()
+            store.close_without_writing()
         if self._metadata_directory is not None:
-            self._metadata_directory.abandon()
+            self._metadata_directory.close_without_writing()
 
     async def create_topics(self, topics: Mapping[str, int]) -> None:
         """Create topics; `topics` has the number of partitions by name, -1 for `num.partitions`. Raises ValueError for

@@ -256,7 +256,7 @@ class Node:
             await self.broker.stop_replication()
         await self._stop_background()
         for directory in self.directories:
-            directory.abandon()
+            directory.close_without_writing()
 
 
 def _nothing() -> None:

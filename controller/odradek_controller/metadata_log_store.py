@@ -107,7 +107,7 @@ class MetadataLogStore:
                 image = await self._bootstrap(image)
             await self._finish_append()
         except BaseException:
-            log.abandon()
+            log.close_without_writing()
             raise
         self._image = image
         return image
@@ -291,13 +291,13 @@ class MetadataLogStore:
             with suppress(OSError, CorruptLogError, LogOfflineError):  # reported by the log
                 log.close()
             if not log.is_closed:
-                log.abandon()
+                log.close_without_writing()
 
-    def abandon(self) -> None:
+    def close_without_writing(self) -> None:
         """Close the files without writing, as if the process had crashed."""
         log, self._log = self._log, None
         if log is not None:
-            log.abandon()
+            log.close_without_writing()
 
 
 class _Tail:

@@ -147,8 +147,8 @@ async def running(
         yield controller
     finally:
         if kill:
-            store.abandon()
-            directory.abandon()
+            store.close_without_writing()
+            directory.close_without_writing()
         else:
             await controller.close()
             directory.close()

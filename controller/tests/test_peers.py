@@ -44,7 +44,7 @@ async def _write(path: Path, emulation: Emulation = Emulation.UNION) -> str:
     path.mkdir(parents=True)
     directory = LogDirectory.open(path, wall_ms=lambda: 0, later=lambda _delay, _callback: None)
     directory.write_meta(MetaProperties(1, CLUSTER_ID, 1, directory_of(1)))
-    directory.abandon()
+    directory.close_without_writing()
     async with running(path, emulation=emulation) as controller:
         await join(controller, 1, 11)
         await controller.submit(_with_configs("one", 1, retention_ms="3600000"))

@@ -259,7 +259,7 @@ class LogDirectory:
             future.rename(path)
         except OSError as error:
             self.env.reporter.error("failed to remove a future log", directory=future.directory, error=str(error))
-            future.abandon()
+            future.close_without_writing()
         else:
             self._remove_later(path, future.config.file_delete_delay_ms)
 
@@ -337,7 +337,7 @@ class LogDirectory:
                 raise
             # Another process removed the directory, which frees the name too.
             if log is not None:
-                log.abandon()
+                log.close_without_writing()
         else:
             if suffix == file_names.DELETE_DIR:
                 self._remove_later(target, (LogConfig() if log is None else log.config).file_delete_delay_ms)
@@ -435,7 +435,7 @@ class LogDirectory:
         self.offline = True
         for log in [*self.logs.values(), *self.futures.values()]:
             if log.offline_cause is None:
-                log.abandon()
+                log.close_without_writing()
 
     def close(self, broker_epoch: int = -1) -> None:
         """Close every log, write the checkpoints and the clean shutdown file. Omit that file if a log could not be
@@ -491,8 +491,8 @@ class LogDirectory:
             for _ in pool.map(flush, unflushed):
                 pass
 
-    def abandon(self) -> None:
+    def close_without_writing(self) -> None:
         """Close all files and release the lock without writing anything, as if the process was killed."""
         for log in [*self.logs.values(), *self.futures.values()]:
-            log.abandon()
+            log.close_without_writing()
         self._lock.release()

@@ -89,7 +89,8 @@ class Log:
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.next_offset
         self.offline_cause: Exception | None = None
-        """The error that took this log offline, or a LogOfflineError after `close` or `abandon`; None before that."""
+        """The error that took this log offline, or a LogOfflineError after `close` or `close_without_writing`; None
+        before that."""
         self.on_failure: Callable[[Exception], object] | None = None
         """Called once when a disk error takes this log offline, on the thread that met the error."""
         self.on_roll: Callable[[Log], object] | None = None
@@ -410,8 +411,8 @@ class Log:
     # --- flush and close
 
     def flush(self) -> None:
-        """Force all records that the log has now to the disk; do nothing if the log is closed or abandoned. Any thread.
-        Raises OSError if the disk fails, LogOfflineError if it has failed before."""
+        """Force all records that the log has now to the disk; do nothing if the log is closed. Any thread. Raises
+        OSError if the disk fails, LogOfflineError if it has failed before."""
         self._flush_to(lambda: self.log_end_offset)
 
     def flush_sealed(self) -> None:
@@ -469,18 +470,18 @@ class Log:
         """Whether `close` succeeded: the directory is as Kafka leaves it after a clean shutdown."""
         return isinstance(self.offline_cause, LogClosedError)
 
-    def abandon(self) -> None:
+    def close_without_writing(self) -> None:
         """Close the files without writing anything."""
         for segment in self.segments:
             segment.release()
-        self.offline_cause = LogOfflineError(f"{self.name} was abandoned")
+        self.offline_cause = LogOfflineError(f"{self.name} was closed without writing")
 
     def rename(self, directory: str) -> None:
         """Rename the directory, to delete it or keep it under another name. Nothing more is appended or read, but the
         broker can still send the slices that it has. Raises OSError, after which the log is unchanged."""
         self.env.disk.rename(self.directory, directory)
         self.directory = directory
-        self.abandon()
+        self.close_without_writing()
 
     # --- disk errors
 

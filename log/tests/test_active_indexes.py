@@ -71,7 +71,7 @@ def test_a_follower_writes_the_index_files_of_its_active_segment(tmp_path: Path)
     assert_files_follow(follower, 128)
 
 
-@pytest.mark.parametrize("end", ["abandon", "close"])
+@pytest.mark.parametrize("end", ["close_without_writing", "close"])
 def test_after_a_restart_the_index_files_are_continued(tmp_path: Path, end: str) -> None:
     directory = open_directory(tmp_path, Time())
     fill(directory.create_log("t", 0, TOPIC_ID, CONFIG), 100)
@@ -86,7 +86,7 @@ def test_after_a_restart_the_index_files_are_continued(tmp_path: Path, end: str)
 def test_index_files_that_a_crash_tore_are_repaired_at_the_start(tmp_path: Path, size: int | None) -> None:
     directory = open_directory(tmp_path, Time())
     fill(directory.create_log("t", 0, TOPIC_ID, CONFIG), 100)
-    directory.abandon()
+    directory.close_without_writing()
     for suffix in (".index", ".timeindex"):
         path = tmp_path / "t-0" / (BASE + suffix)
         if size is None:
@@ -113,7 +113,7 @@ def test_sealed_and_rebuilt_indexes_are_equal(tmp_path: Path, end: str) -> None:
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     fill(log, 100)
     getattr(directory if end == "close" else log, end)()
-    directory.abandon()
+    directory.close_without_writing()
     files = [tmp_path / "t-0" / (BASE + suffix) for suffix in (".index", ".timeindex")]
     found = [path.read_bytes() for path in files]
     for path in files:

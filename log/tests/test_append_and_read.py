@@ -162,7 +162,7 @@ def test_a_follower_copies_a_compacted_log_with_a_gap_at_its_start(tmp_path: Pat
         directory.load(lambda _: SMALL)
         log = directory.logs["t", 0]
         assert (log.log_start_offset, values(read_all(log))) == (0, copied)
-        directory.abandon()
+        directory.close_without_writing()
 
 
 def test_a_retry_of_an_idempotent_batch_gets_its_first_answer(tmp_path: Path) -> None:

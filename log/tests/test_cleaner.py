@@ -63,7 +63,7 @@ def test_a_cleaned_log_is_read_from_any_offset_and_opened_again(tmp_path: Path) 
     held = left(log)
     for offset in range(0, log.log_end_offset, 13):
         assert [record.offset for record in read_all(log, offset)] == [each[0] for each in held if each[0] >= offset]
-    directory.abandon()
+    directory.close_without_writing()
     for file in tmp_path.glob("t-0/*index"):
         file.unlink()
     assert left(_opened(tmp_path)[1]) == held
@@ -368,7 +368,7 @@ def test_the_checkpoint_is_kafkas_file_and_outlives_the_broker(tmp_path: Path) -
     directory.prepare_cleaner_checkpoint()
     assert directory.write_cleaner_checkpoint()
     assert (tmp_path / "cleaner-offset-checkpoint").read_bytes() == b"0\n1\nt 0 2\n"
-    directory.abandon()
+    directory.close_without_writing()
     directory, log = _opened(tmp_path)
     assert log.cleaner.checkpoint == 2
     # Of a partition that is deleted nothing is remembered, should its name come back.
@@ -416,7 +416,7 @@ def test_cleaning_keeps_the_last_value_of_every_key(tmp_path: Path, seed: int) -
     log.snapshots.remove_all()
     log.rebuild_producer_state()
     assert {entry.producer_id: entry.batches[-1].last_sequence for entry in log.producers} == last_sequences
-    directory.abandon()
+    directory.close_without_writing()
     assert left(_opened(tmp_path)[1]) == held
 
 

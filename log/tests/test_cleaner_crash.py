@@ -97,7 +97,7 @@ def test_whichever_operation_is_the_last_the_log_holds_the_same(
     log = directory.logs["t", 0]
     held, producers, end = _committed(log), _producers(log), log.log_end_offset
     size = log.size_bytes
-    directory.abandon()
+    directory.close_without_writing()
     if clean_shutdown:
         (tmp_path / "filled" / ".kafka_cleanshutdown").touch()
     assert len(held) > 30
@@ -115,7 +115,7 @@ def test_whichever_operation_is_the_last_the_log_holds_the_same(
         )
         _clean_as_far_as_possible(directory.logs["t", 0])
         calls = len(disk.calls) - begun
-        directory.abandon()
+        directory.close_without_writing()
         directory = _opened(path)
         log = directory.logs["t", 0]
         assert (_committed(log), _producers(log)) == (held, producers), number
@@ -125,7 +125,7 @@ def test_whichever_operation_is_the_last_the_log_holds_the_same(
         clean(log)
         assert (_committed(log), _producers(log)) == (held, producers), number
         assert log.size_bytes < size
-        directory.abandon()
+        directory.close_without_writing()
         shutil.rmtree(path)
     assert calls > 60
 
@@ -134,7 +134,7 @@ def test_a_crash_while_undoing_a_replacement_does_not_complete_it(tmp_path: Path
     _fill(tmp_path)
     directory = _opened(tmp_path)
     held = _committed(directory.logs["t", 0])
-    directory.abandon()
+    directory.close_without_writing()
     first = tmp_path / "t-0" / f"{0:020d}.log"
     first.with_suffix(".log.swap").write_bytes(b"")
     first.with_suffix(".index.cleaned").write_bytes(b"")
@@ -143,7 +143,7 @@ def test_a_crash_while_undoing_a_replacement_does_not_complete_it(tmp_path: Path
     directory = open_directory(tmp_path, Time(), disk=disk)
     directory.load(lambda _: CONFIG)
     assert list(directory.failed) == [("t", 0)]
-    directory.abandon()
+    directory.close_without_writing()
     assert _committed(_opened(tmp_path).logs["t", 0]) == held
 
 
@@ -163,7 +163,7 @@ def test_a_pulled_plug_costs_nothing_that_was_cleaned(tmp_path: Path, seed: int)
     clean(log)
     directory.prepare_checkpoints()
     directory.write_checkpoints()
-    directory.abandon()
+    directory.close_without_writing()
     disk.pull(tmp_path, random.Random(seed))
     log = _opened(tmp_path).logs["t", 0]
     assert (_committed(log), _producers(log)) == (held, producers)

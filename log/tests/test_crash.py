@@ -26,7 +26,7 @@ def _crashed(path: Path, batches: int = 3, config: LogConfig = CONFIG) -> list[t
     for at in range(batches):
         append(log, b"%d" % at, b"second of %d" % at, timestamp=START_MS + at)
     held = values(read_all(log))
-    directory.abandon()
+    directory.close_without_writing()
     return held
 
 
@@ -89,7 +89,7 @@ def test_damage_before_valid_batches_takes_the_partition_offline(tmp_path: Path)
         assert isinstance(directory.failed["t", 0], CorruptLogError)
         assert sentences.events("error") == ["partition stays offline"]
         assert (path / "t-0" / LOG).read_bytes() == damaged
-        directory.abandon()
+        directory.close_without_writing()
 
 
 def test_damage_in_an_older_segment_takes_only_its_partition_offline(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_damage_in_an_older_segment_takes_only_its_partition_offline(tmp_path: P
             append(log, b"%d" % at * 20)
     assert len(log.segments) > 3
     held = values(read_all(log))
-    directory.abandon()
+    directory.close_without_writing()
     first = tmp_path / "t-0" / LOG
     first.write_bytes(first.read_bytes()[:-5])
     directory = _opened(tmp_path)
@@ -118,7 +118,7 @@ def test_segments_below_the_recovery_point_are_not_read_again(tmp_path: Path) ->
     assert log.recovery_point == log.segments[-1].base_offset
     directory.prepare_checkpoints()
     directory.write_checkpoints()
-    directory.abandon()
+    directory.close_without_writing()
     first = tmp_path / "t-0" / LOG
     first.write_bytes(first.read_bytes()[:-5] + b"wrong")
     assert _opened(tmp_path).failed == {}
@@ -170,7 +170,7 @@ def test_producers_come_back_from_the_snapshot_and_the_batches_after_it(tmp_path
         if sequence == 6:
             log.roll()
     before = next(iter(log.producers))
-    directory.abandon()
+    directory.close_without_writing()
     log = _log(tmp_path)
     assert list(log.producers) == [before]
     repeated = _produce(log, 9)
@@ -190,7 +190,7 @@ def test_a_lost_or_damaged_snapshot_is_replaced_by_reading_the_log(tmp_path: Pat
         if sequence == 3:
             log.roll()
     before = list(log.producers)
-    directory.abandon()
+    directory.close_without_writing()
     (snapshot,) = (tmp_path / "t-0").glob("*.snapshot")
     if damage is None:
         snapshot.unlink()
@@ -206,7 +206,7 @@ def test_leader_epochs_come_back_from_the_batches_when_their_file_is_old(tmp_pat
     append(log, b"b", epoch=1)
     old = (tmp_path / "t-0" / "leader-epoch-checkpoint").read_bytes()
     append(log, b"c", epoch=4)
-    directory.abandon()
+    directory.close_without_writing()
     (tmp_path / "t-0" / "leader-epoch-checkpoint").write_bytes(old)
     log = _log(tmp_path)
     assert log.leader_epochs.entries == [(1, 0), (4, 2)]
@@ -275,6 +275,6 @@ def test_a_log_truncated_to_deleted_records_keeps_its_end_after_a_crash(tmp_path
     log.advance_log_start_offset(2)
     log.truncate_to(2)
     assert (log.log_start_offset, log.log_end_offset) == (2, 2)
-    directory.abandon()
+    directory.close_without_writing()
     log = _log(tmp_path)
     assert (log.log_start_offset, log.log_end_offset) == (2, 2)

@@ -241,12 +241,12 @@ def test_a_partition_does_not_begin_where_a_deleted_one_of_its_name_did(tmp_path
     directory.prepare_checkpoints()
     directory.write_checkpoints()
     if restarted:
-        directory.abandon()
+        directory.close_without_writing()
         directory = open_directory(tmp_path, Time())
         directory.load(lambda _: LogConfig())
     directory.delete_log("t", 0, "0" * 32)
     append(directory.create_log("t", 0, Uuid(b"another topic id"), LogConfig()), b"d")
-    directory.abandon()
+    directory.close_without_writing()
     directory = open_directory(tmp_path, Time())
     directory.load(lambda _: LogConfig())
     assert values(read_all(directory.logs["t", 0])) == [(0, b"d")]
@@ -269,7 +269,7 @@ def test_a_promoted_future_log_ignores_the_offsets_of_a_deleted_partition(tmp_pa
     disk.calls.clear()
     directory.promote_future_log("t", 0)
     assert "sync_directory" in disk.calls[disk.calls.index("rename") :], "the old log goes after this"
-    directory.abandon()
+    directory.close_without_writing()
     directory = open_directory(tmp_path, Time())
     directory.load(lambda _: LogConfig())
     assert values(read_all(directory.logs["t", 0])) == [(0, b"d")]

@@ -127,12 +127,12 @@ def test_acknowledged_records_survive_a_failure_of_any_disk_call(tmp_path: Path,
         acknowledged = _work(directory)
         disk.heal()
         calls = len(disk.calls) - begun
-        directory.abandon()
+        directory.close_without_writing()
         directory = _directory(path, disk)
         assert directory.failed == {}
         assert [record.value for record in read_all(directory.logs["t", 0])] == acknowledged
         assert len(read_all(directory.logs["t", 1])) == 3
-        directory.abandon()
+        directory.close_without_writing()
         number += 1
     assert calls > 40
 

@@ -157,7 +157,7 @@ def test_a_flush_that_failed_is_not_believed_when_it_is_tried_again(tmp_path: Pa
 def test_flushing_a_log_that_was_closed_or_given_up_meanwhile_does_nothing(tmp_path: Path) -> None:
     disk = WatchedDisk()
     directory = _directory(tmp_path, disk)
-    for number, end in enumerate((Log.close, Log.abandon)):
+    for number, end in enumerate((Log.close, Log.close_without_writing)):
         log = directory.create_log("t", number, TOPIC_ID, CONFIG)
         append(log, b"a")
         end(log)

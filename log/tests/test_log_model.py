@@ -149,7 +149,7 @@ class LogAndItsModel(RuleBasedStateMachine):
         if checkpoint:
             self.directory.prepare_checkpoints()
             self.directory.write_checkpoints()
-        self.directory.abandon()
+        self.directory.close_without_writing()
         self._open()
         # An advanced start offset that no checkpoint names is forgotten, as in Kafka.
         self.log.advance_log_start_offset(self.start)
@@ -208,7 +208,7 @@ class LogAndItsModel(RuleBasedStateMachine):
         assert self.log.size_bytes == sum(path.stat().st_size for path in (self.path / "t-0").glob("*.log"))
 
     def teardown(self) -> None:
-        self.directory.abandon()
+        self.directory.close_without_writing()
         shutil.rmtree(self.path)
 
 

@@ -66,7 +66,7 @@ def test_dump_log_segments_reads_what_recovery_and_truncation_leave(tmp_path: Pa
     directory = open_directory(tmp_path, time)
     config = LogConfig(segment_bytes=20_000, index_interval_bytes=300)
     _fill(directory.create_log("t", 0, TOPIC_ID, config), 300)
-    directory.abandon()
+    directory.close_without_writing()
     with sorted((tmp_path / "t-0").glob("*.log"))[-1].open("ab") as torn:
         torn.write(b"\0" * 30)
     directory = open_directory(tmp_path, time)
@@ -203,7 +203,7 @@ def test_a_data_directory_passes_from_kafka_to_us_and_back(version: str, tmp_pat
             b"ours 299" * 30,
             b"theirs again",
         ]
-        directory.abandon()
+        directory.close_without_writing()
     finally:
         kafka.close()
 
@@ -254,7 +254,7 @@ def test_kafka_recovers_the_directory_of_a_killed_broker(tmp_path: Path) -> None
         for number, value in enumerate(sent):
             log.append(batch(value, timestamp=START_MS + number, producer=(1 << 40, 0, number)), 0)
         assert len(log.segments) > 1
-        directory.abandon()
+        directory.close_without_writing()
         with (Path(log.directory) / f"{log.segments[-1].base_offset:020d}.log").open("ab") as torn:
             torn.write(batch(b"torn")[:-1])
         kafka.start()

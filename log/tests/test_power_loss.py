@@ -46,7 +46,7 @@ def test_flushed_records_survive_a_power_loss_and_the_rest_is_a_prefix(tmp_path:
         directory.close()
         flushed = log.log_end_offset
     else:
-        directory.abandon()
+        directory.close_without_writing()
     disk.pull(tmp_path, chance)
     directory = open_directory(tmp_path, Time())
     directory.load(lambda _: CONFIG)
@@ -85,7 +85,7 @@ def test_after_a_power_loss_transactions_are_rebuilt_from_the_batches(tmp_path: 
         if chance.random() < 0.1:
             directory.prepare_checkpoints()
             directory.write_checkpoints()
-    directory.close() if chance.random() < 0.3 else directory.abandon()
+    directory.close() if chance.random() < 0.3 else directory.close_without_writing()
     disk.pull(tmp_path, chance)
     directory = open_directory(tmp_path / "lost", Time())
     directory.load(lambda _: CONFIG)
@@ -126,14 +126,14 @@ def test_the_first_flush_syncs_the_files_of_a_killed_process(tmp_path: Path) -> 
             log.roll()
     aborted, epochs = log.aborted_transactions(0, 18), list(log.leader_epochs.entries)
     assert len(aborted) == len(epochs) == 3
-    directory.abandon()
+    directory.close_without_writing()
     directory = open_directory(tmp_path, Time(), disk=disk)
     directory.load(lambda _: LogConfig())
     directory.logs["t", 0].roll()
     directory.logs["t", 0].flush()
     directory.prepare_checkpoints()
     directory.write_checkpoints()
-    directory.abandon()
+    directory.close_without_writing()
     disk.pull(tmp_path, Worst())
     directory = open_directory(tmp_path, Time())
     directory.load(lambda _: LogConfig())
@@ -156,7 +156,7 @@ def test_time_indexes_are_on_the_disk_before_a_start_trusts_them(tmp_path: Path,
         directory.close()
     else:
         if end == "recover":
-            directory.abandon()
+            directory.close_without_writing()
             for suffix in ("index", "timeindex"):
                 for path in (tmp_path / "t-0").glob(f"*.{suffix}"):
                     os.truncate(path, path.stat().st_size // 24 * 12)
@@ -169,7 +169,7 @@ def test_time_indexes_are_on_the_disk_before_a_start_trusts_them(tmp_path: Path,
         assert not log.has_unflushed_sealed
         directory.prepare_checkpoints()
         directory.write_checkpoints()
-        directory.abandon()
+        directory.close_without_writing()
     disk.pull(tmp_path, Torn())
     directory = open_directory(tmp_path, Time())
     directory.load(lambda _: config)
@@ -193,7 +193,7 @@ def test_empty_segments_after_a_lost_tail_are_removed_unless_flushed(tmp_path: P
         log.flusher.recovery_point = recovery_point
         directory.prepare_checkpoints()
         directory.write_checkpoints()
-        directory.abandon()
+        directory.close_without_writing()
         os.truncate(tmp_path / name / "t-0" / f"{1:020d}.log", 0)
         directory = open_directory(tmp_path / name, Time())
         directory.load(lambda _, config=config: config)

@@ -52,7 +52,7 @@ def test_room_that_a_crash_left_behind_is_given_back_with_the_segments_end(tmp_p
     config = LogConfig(preallocate=True, segment_bytes=SEGMENT_BYTES)
     directory = open_directory(tmp_path, time)
     append(directory.create_log("t", 0, TOPIC_ID, config), b"a")
-    directory.abandon()
+    directory.close_without_writing()
     directory = open_directory(tmp_path, time)
     directory.load(lambda _: config)
     log = directory.logs["t", 0]

@@ -112,7 +112,7 @@ def test_a_start_offset_and_a_high_watermark_survive_by_their_checkpoints(tmp_pa
     assert (tmp_path / "log-start-offset-checkpoint").read_bytes() == b"0\n1\nt 0 2\n"
     assert (tmp_path / "recovery-point-offset-checkpoint").read_bytes() == b"0\n1\nt 0 0\n"
     assert (tmp_path / "replication-offset-checkpoint").read_bytes() == b"0\n1\nt 0 3\n"
-    directory.abandon()
+    directory.close_without_writing()
     directory = open_directory(tmp_path, time)
     directory.load(lambda _: LogConfig())
     assert directory.logs["t", 0].log_start_offset == 2

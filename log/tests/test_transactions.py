@@ -83,7 +83,7 @@ def test_recovery_rebuilds_a_lost_transaction_index(tmp_path: Path) -> None:
     _end(log, 7, commit=False)
     expected = log.aborted_transactions(0, 100)
     assert expected == [AbortedTransaction(7, 1, 3, 4)]
-    directory.abandon()
+    directory.close_without_writing()
     (tmp_path / "t-0" / TXN_INDEX).unlink()
     directory = open_directory(tmp_path, time)
     directory.load(lambda _: LogConfig())
@@ -106,7 +106,7 @@ def test_a_torn_index_is_made_whole_before_something_is_added(tmp_path: Path) ->
     for sequence in (0, 2):
         _produce(log, 7, sequence)
         _end(log, 7, commit=False)
-    directory.abandon()
+    directory.close_without_writing()
     path = tmp_path / "t-0" / TXN_INDEX
     path.write_bytes(path.read_bytes()[:50])
     log = _reopened(tmp_path, time)
@@ -125,7 +125,7 @@ def test_recovery_reads_all_unflushed_batches_despite_later_snapshots(tmp_path: 
     _end(log, 7, commit=False)
     log.roll()
     append(log, b"v")
-    directory.abandon()
+    directory.close_without_writing()
     assert (tmp_path / "t-0" / "00000000000000000003.snapshot").exists()
     (tmp_path / "t-0" / TXN_INDEX).write_bytes(b"")
     assert _reopened(tmp_path, time).aborted_transactions(0, 4) == [AbortedTransaction(7, 0, 2, 3)]
@@ -153,7 +153,7 @@ def test_a_snapshot_before_the_log_start_offset_is_ignored(tmp_path: Path) -> No
     log.advance_log_start_offset(5)
     directory.prepare_checkpoints()
     directory.write_checkpoints()
-    directory.abandon()
+    directory.close_without_writing()
     log = _reopened(tmp_path, time)
     assert (log.log_start_offset, log.log_end_offset) == (5, 6)
     # The snapshot has the transaction still open, and sequence 2 for the next one.

@@ -146,7 +146,7 @@ class Story:
             log.close()
         elif self.chance.random() < 0.5:
             log.flush()
-        log.abandon()
+        log.close_without_writing()
         recovery_point = log.recovery_point if not crashed or self.chance.random() < 0.5 else 0
         self.log = open_log(
             log.env,
