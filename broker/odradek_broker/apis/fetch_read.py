@@ -35,7 +35,6 @@ AbortedTransaction: TypeAlias = FetchResponse.AbortedTransaction
 
 FIRST_VERSION_WITH_BATCHES = 4
 READ_COMMITTED = 1
-NONE_REFUSED: frozenset[PartitionKey] = frozenset()
 
 
 class PartitionReader:
@@ -47,8 +46,8 @@ class PartitionReader:
         "_ctx",
         "_early",
         "_follower",
+        "_not_readable_at_first",
         "_rack",
-        "_refused_before_reading",
         "first",
         "read_committed",
         "urgent",
@@ -65,9 +64,9 @@ class PartitionReader:
         may_read_followers = ctx.api_version >= FIRST_VERSION_WITH_FOLLOWERS and follower is None
         self._rack = request.rack_id if may_read_followers else ""
         self._early = early
-        self._refused_before_reading: frozenset[PartitionKey] = NONE_REFUSED
+        self._not_readable_at_first: set[PartitionKey] | None = None
         """Partitions that the first attempt found unknown or forbidden to a consumer: they do not complete the Fetch,
-        as in Kafka (KafkaApis.handleFetchRequest)."""
+        as in Kafka (KafkaApis.handleFetchRequest). None without such partitions: most Fetches have none."""
         self._converted_bytes = 0
         self.first = True
         """Whether this is the first attempt; only the first one records the progress of a follower."""
@@ -91,7 +90,7 @@ class PartitionReader:
 
     def read(self, wanted: FetchedPartition, room: int, min_one: bool) -> PartitionData:
         """Return the partition's part of the response. Errors complete the Fetch, except for those for which
-        `_was_refused_before` is true."""
+        `_waits_in_spite_of` is true."""
         ctx = self._ctx
         partition = self._context.find(wanted.topic, wanted.index)  # type: ignore[arg-type]  # a name or an id
         if partition is None:
@@ -201,18 +200,20 @@ class PartitionReader:
         )
 
     def _error(self, wanted: FetchedPartition, error: ErrorCode) -> PartitionData:
-        self.urgent |= not self._was_refused_before(wanted, error)
+        self.urgent |= not self._waits_in_spite_of(wanted, error)
         return refused(self._ctx, wanted, error)
 
-    def _was_refused_before(self, wanted: FetchedPartition, error: ErrorCode) -> bool:
+    def _waits_in_spite_of(self, wanted: FetchedPartition, error: ErrorCode) -> bool:
         """Return whether a consumer's Fetch waits for its other partitions in spite of the error. A follower's Fetch
         completes immediately, so that the follower fetches a new partition as soon as this broker leads it."""
         if error not in BEFORE_READING or self._follower is not None:
             return False
         key = (wanted.topic, wanted.index)
         if self.first:
-            self._refused_before_reading |= {key}
-        return key in self._refused_before_reading
+            if self._not_readable_at_first is None:
+                self._not_readable_at_first = set()
+            self._not_readable_at_first.add(key)
+        return self._not_readable_at_first is not None and key in self._not_readable_at_first
 
 
 def _aborted(partition: Partition, fetch_offset: int, found: FileSlice) -> list[AbortedTransaction]:
