@@ -65,7 +65,7 @@ def connector_settings(jars: tuple[Path, ...] = ()) -> dict[str, str]:
 
 def open_session(config: SessionConfig) -> SparkSession:
     """Return the session of this process. A local one listens on loopback only, unless SPARK_LOCAL_IP is set, and runs
-    Python workers with this interpreter, unless PYSPARK_PYTHON is set: `python3` in PATH may be another version.
+    Python workers with this interpreter, unless PYSPARK_PYTHON is set: the python3 in PATH may be another version.
 
     Raises SessionFailed, and JarsUnavailable when Maven cannot fetch the connector.
     """
