@@ -57,7 +57,7 @@ class DelayedFetch:
         self._begin(must_complete)
         found: list[tuple[FetchedPartition, PartitionData]] = []
         size = self._read(self._context.asked(), found, 0)
-        return self._end(found, size)
+        return self._context.respond(found) if self._is_complete(size) else None
 
     async def attempt_in_slices(self, must_complete: bool) -> FetchResponse | None:
         """Do as `attempt`, with turns of the event loop for other requests in between."""
@@ -70,7 +70,7 @@ class DelayedFetch:
             size = self._read(asked[start : start + SLICE], found, size)
             await turns.others_first()
         await asyncio.sleep(0)
-        return self._end(found, size)
+        return await self._context.respond_in_slices(found, SLICE) if self._is_complete(size) else None
 
     def progress(self) -> int:
         """Return a number that changes with each append to a partition that is not idle."""
@@ -105,13 +105,12 @@ class DelayedFetch:
             found.append((wanted, data))
         return size
 
-    def _end(self, found: list[tuple[FetchedPartition, PartitionData]], size: int) -> FetchResponse | None:
+    def _is_complete(self, size: int) -> bool:
+        """End an attempt that has read `size` bytes; return whether the Fetch has its response."""
         context, reader = self._context, self._reader
         reader.first = False
-        waits_for_any = reader.watched or context.idle
-        if size >= self._min_bytes or reader.urgent or not waits_for_any or self._completes_early():
-            return context.respond(found)
-        return None
+        can_wait = bool(reader.watched or context.idle)
+        return size >= self._min_bytes or reader.urgent or not can_wait or self._completes_early()
 
     def expire(self) -> FetchResponse:
         """Return the response after `max_wait_ms`, with the records that are there."""

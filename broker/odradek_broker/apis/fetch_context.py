@@ -6,6 +6,8 @@ mentions. The rules of sessions are in `replication.core.fetch_session`.
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from odradek_broker.apis.context import Context
 from odradek_broker.apis.fetch_refusal import (
     FIRST_VERSION_WITH_IDS,
@@ -13,6 +15,7 @@ from odradek_broker.apis.fetch_refusal import (
     PartitionData,
     add_endpoints,
 )
+from odradek_broker.apis.slices import Turns
 from odradek_broker.replication.core.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -24,6 +27,9 @@ from odradek_broker.replication.follower_fetches import Follower
 from odradek_broker.replication.idle_partitions import IdlePartitions
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
+
+TopicResponses: TypeAlias = dict[str | bytes, FetchResponse.FetchableTopicResponse]
+"""The topics of a response, by name or id."""
 
 LONG = 1000
 """Partitions that a Fetch may read in one turn of the event loop; with more, it reads in slices."""
@@ -68,24 +74,55 @@ class FetchContext:
     def respond(self, found: list[tuple[FetchedPartition, PartitionData]]) -> FetchResponse:
         """Return the response: with all partitions, or in a session with those that have records, other offsets than
         before, an error or a preferred replica."""
-        session = self.session
+        response = self._begin_response()
+        sent = self._add_to_response(response, {}, found)
+        if self._ctx.api_version >= FIRST_VERSION_WITH_LEADERS:
+            add_endpoints(self._ctx, response, sent)
+        return response
+
+    async def respond_in_slices(self, found: list[tuple[FetchedPartition, PartitionData]], size: int) -> FetchResponse:
+        """Do as `respond`, for `size` partitions at a time, with turns of the event loop for other requests."""
+        turns = Turns()
+        response = self._begin_response()
+        topics: TopicResponses = {}
+        sent: list[tuple[FetchedPartition, PartitionData]] = []
+        for start in range(0, len(found), size):
+            await turns.others_first()
+            sent += self._add_to_response(response, topics, found[start : start + size])
+        if self._ctx.api_version >= FIRST_VERSION_WITH_LEADERS:
+            add_endpoints(self._ctx, response, sent)
+        return response
+
+    def _begin_response(self) -> FetchResponse:
+        """Return a response without partitions; create the session that a full request asks for."""
         response = FetchResponse(error_code=0, session_id=NO_SESSION)
+        if self.session is not None:
+            response.session_id = self.session.id
+        elif self._request.session_epoch == INITIAL_EPOCH:
+            self._create_session(response)
+        return response
+
+    def _add_to_response(
+        self,
+        response: FetchResponse,
+        topics: TopicResponses,
+        found: list[tuple[FetchedPartition, PartitionData]],
+    ) -> list[tuple[FetchedPartition, PartitionData]]:
+        """Add those partitions that the response must contain, and return them. `topics` has the response's topics."""
+        session = self.session
         sent = found
         if session is not None:
-            response.session_id = session.id
             sent = []
             for wanted, data in found:
                 has_records = bool(data.records)
-                urgent = has_records or data.preferred_read_replica >= 0
-                if _record_response(wanted, data, urgent):
+                has_more = has_records or data.preferred_read_replica >= 0
+                if _record_response(wanted, data, has_more):
                     sent.append((wanted, data))
                     if has_records:
                         session.move_to_end(wanted)
         elif self._request.session_epoch == INITIAL_EPOCH:
-            self._create_session(response)
             for wanted, data in found:
                 _record_response(wanted, data, False)
-        topics: dict[str | bytes, FetchResponse.FetchableTopicResponse] = {}
         for wanted, data in sent:
             topic = topics.get(wanted.topic)
             if topic is None:
@@ -102,9 +139,7 @@ class FetchContext:
                     partition.bytes_out += len(data.records)
                     if self.follower is not None:
                         self.follower.record_sent(partition, len(data.records))
-        if self._ctx.api_version >= FIRST_VERSION_WITH_LEADERS:
-            add_endpoints(self._ctx, response, sent)
-        return response
+        return sent
 
     def _find_session(self) -> None:
         request = self._request
