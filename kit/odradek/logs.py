@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, MutableMapping
 from datetime import UTC, datetime
 from functools import cache
-from traceback import format_exception
+from traceback import TracebackException, format_exception, walk_tb
 from typing import Any, TextIO, cast
 
 from odradek_broker.logger import Logger
@@ -101,12 +101,29 @@ class _LazyLogger:
 
 def _without_structlog(level: str, event: str, facts: dict[str, Any]) -> Event:
     """Return the event as structlog's processors would make it."""
-    error = facts.pop("exc_info", None)
     entry = {**facts, "event": event, "level": level}
     entry["timestamp"] = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    return _with_traceback(None, level, entry)
+
+
+def _with_traceback(logger: Any, method: str, event: Event) -> Event:
+    """Replace the exception `exc_info` of an event by its traceback, `exception`."""
+    error = event.pop("exc_info", None)
     if isinstance(error, BaseException):
-        entry["exception"] = "".join(format_exception(error)).rstrip()
-    return entry
+        event["exception"] = _traceback(error)
+    return event
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        return "".join(format_exception(error)).rstrip()
+    except (OSError, ImportError):
+        # Python 3.13 imports a module to read source lines, and no file descriptor may be left for it.
+        frames = [
+            f'  File "{f.f_code.co_filename}", line {n}, in {f.f_code.co_name}' for f, n in walk_tb(error.__traceback__)
+        ]
+        last = "".join(TracebackException(type(error), error, None).format_exception_only()).rstrip()
+        return "\n".join(["Traceback (most recent call last):", *frames, last])
 
 
 def _logger(sink: object, renderer: Callable[[Any, str, Event], Any]) -> Logger:
@@ -117,7 +134,7 @@ def _logger(sink: object, renderer: Callable[[Any, str, Event], Any]) -> Logger:
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
+            _with_traceback,
             renderer,
         ],
         wrapper_class=structlog.BoundLogger,

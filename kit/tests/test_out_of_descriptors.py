@@ -69,11 +69,14 @@ def test_a_flood_of_connections_leaves_descriptors_for_files(loop: str, tmp_path
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_an_event_is_logged_without_a_descriptor_to_import_structlog(as_json: bool) -> None:
+@pytest.mark.parametrize("imported", [False, True])
+def test_an_event_is_logged_without_a_descriptor_for_imports(imported: bool, as_json: bool) -> None:
     code = f"""if True:
         import os, sys
         from odradek.logs import stream_logger
         logger = stream_logger(sys.stderr, as_json={as_json}).bind(broker=1)
+        if {imported}:
+            logger.warning("imported")
         held = []
         try:
             while True:
@@ -87,7 +90,7 @@ def test_an_event_is_logged_without_a_descriptor_to_import_structlog(as_json: bo
     done = subprocess.run(
         [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, preexec_fn=_limit, check=True, timeout=60
     )
-    lines = done.stderr.splitlines()
+    lines = done.stderr.splitlines()[imported:]
     if as_json:
         first, second = (json.loads(line) for line in lines)
         assert first.pop("exception").startswith("Traceback")
@@ -99,5 +102,6 @@ def test_an_event_is_logged_without_a_descriptor_to_import_structlog(as_json: bo
     else:
         assert lines[0].endswith("Z  error    disk work failed  broker=1 work='a b'")
         assert lines[1] == "Traceback (most recent call last):"
+        assert lines[-2].startswith("OSError: ")
         assert lines[-1].endswith("Z  warning  imported again  broker=1")
         assert len(lines[0].split()[0]) == len(lines[-1].split()[0])
