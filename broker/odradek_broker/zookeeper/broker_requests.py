@@ -53,9 +53,9 @@ def full_requests(
 ) -> list[Message]:
     """Return the requests with the full state for a broker. With the kind FULL the broker marks all other replicas as
     strays; StopReplica comes first, so that replicas to delete do not become strays."""
-    refs = _all_refs(deletions.without(image))
+    refs = _all_refs(deletions.without_deleted(image))
     held = [ref for ref in refs if broker_id in _partition(ref).replicas]
-    stops = [(name, _deleted(index)) for name, index in deletions.of(broker_id)]
+    stops = [(name, _deleted(index)) for name, index in deletions.remaining_replicas(broker_id)]
     going = [topic for topic in image.topics.values() if topic.id in deletions]
     return [
         *([_stop_replica(image, broker_id, controller_id, stops)] if stops else []),

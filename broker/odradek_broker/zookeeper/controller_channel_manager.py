@@ -92,7 +92,7 @@ class ControllerChannelManager:
         self._queues: dict[int, _RequestQueue] = {}
         self._closed = False
         self.image = ClusterImage()
-        term.deletions.begun = self._delete
+        term.deletions.on_deletion_started = self._delete
 
     def apply(self, delta: MetadataDelta) -> None:
         """Queue the requests for a change, unless the term has ended: then the next controller sends them."""
@@ -127,7 +127,7 @@ class ControllerChannelManager:
         for broker_id in broker_ids:
             queue = self._queues.get(broker_id)
             if queue is not None and not self.image.brokers[broker_id].in_controlled_shutdown:
-                shown = self._term.deletions.without(self.image)
+                shown = self._term.deletions.without_deleted(self.image)
                 queue.add(assigned_replicas(shown, broker_id, self._controller_id))
 
     async def close(self) -> None:

@@ -127,7 +127,7 @@ class BrokerResponseHandler:
 
     def replicas_deleted(self, broker: BrokerRegistration, deleted: Any, failed: Any) -> None:
         self.heard.append((broker.id, set(deleted), set(failed)))
-        self.deletions.deleted(broker.id, deleted)
+        self.deletions.complete_replica_deletion(broker.id, deleted)
 
     async def replicas_reported(self, broker: BrokerRegistration, lost: Any, served: Any) -> None:
         self.found.append((broker.id, broker.epoch, set(lost), set(served)))
@@ -259,7 +259,7 @@ async def test_a_returning_broker_first_gets_its_pending_deletions(world: World)
     assert isinstance(given, LeaderAndIsrRequest)
     assert given.topic_states == []
     assert world.term.heard[-1] == (2, {("t", 0)}, {("t", 1)})
-    assert world.term.deletions.of(2) == [("t", 1)]
+    assert world.term.deletions.remaining_replicas(2) == [("t", 1)]
 
 
 async def test_a_topic_whose_znode_was_removed_is_deleted(world: World) -> None:

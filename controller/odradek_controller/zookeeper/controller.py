@@ -100,7 +100,7 @@ class ZooKeeperController(Controller):
             records = controlled_shutdown(image, broker.id, self.context)
             remaining = [
                 ControlledShutdownResponse.RemainingPartition(topic.name, index)
-                for topic in self.deletions.without(replay(image, records).image).topics.values()
+                for topic in self.deletions.without_deleted(replay(image, records).image).topics.values()
                 for index, partition in enumerate(topic.partitions)
                 if partition.leader == broker.id and len(partition.replicas) > 1
             ]
@@ -128,8 +128,8 @@ class ZooKeeperController(Controller):
         """Record the replicas that a broker has deleted. The failed ones remain to be deleted when the broker registers
         again."""
         if _is_current(self.image, broker):
-            self.deletions.deleted(broker.id, deleted)
-            held = sorted(set(failed) & set(self.deletions.of(broker.id)))
+            self.deletions.complete_replica_deletion(broker.id, deleted)
+            held = sorted(set(failed) & set(self.deletions.remaining_replicas(broker.id)))
             if held:
                 self._reports.error("broker cannot delete replicas", broker=broker.id, partitions=held)
 
@@ -178,15 +178,17 @@ class ZooKeeperController(Controller):
     ) -> AlterPartitionReassignmentsResponse:
         return await self._change(
             lambda image: alter_reassignments(
-                self.deletions.without(image), request, self.context, allow_unregistered=True
+                self.deletions.without_deleted(image), request, self.context, allow_unregistered=True
             )
         )
 
     async def _elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        return await self._change(lambda image: elect_leaders(self.deletions.without(image), request, self.context))
+        return await self._change(
+            lambda image: elect_leaders(self.deletions.without_deleted(image), request, self.context)
+        )
 
     async def balance_leaders(self) -> None:
-        await self._change(lambda image: (balance(self.deletions.without(image), self.context), None))
+        await self._change(lambda image: (balance(self.deletions.without_deleted(image), self.context), None))
 
     def _is_going(self, name: str) -> bool:
         topic = self.image.topics.get(name)

@@ -1,7 +1,7 @@
-"""Topic deletion: the topics that brokers have been asked to delete, and their remaining replicas.
+"""Topic deletion: the topics in deletion, and the replicas that brokers must still delete.
 
-The controller deletes the znodes of a topic when all replicas are deleted. A broker that was down, or that failed to
-delete a replica, gets the request when it registers again. Pure. Source: TopicDeletionManager of Kafka 3.9.
+The controller deletes the znodes of a topic when all its replicas are deleted. A broker that was down, or that failed
+to delete a replica, gets the request when it registers again. Pure. Source: TopicDeletionManager of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -17,20 +17,24 @@ from .znodes import TopicPartition
 
 
 class TopicDeletionManager:
-    """The deletions in one term. Calls `begun` with topics to delete, and `ended` when a topic has no replica left."""
+    """The topic deletions in one term.
+
+    Calls `on_deletion_started` with the topics of new deletions, and `on_replicas_deleted` when a topic has no replica
+    left.
+    """
 
     def __init__(self) -> None:
-        self.begun: Callable[[Sequence[TopicImage]], None] = _ignore_topics
-        self.ended: Callable[[], None] = _ignore
+        self.on_deletion_started: Callable[[Sequence[TopicImage]], None] = lambda topics: None
+        self.on_replicas_deleted: Callable[[], None] = lambda: None
         self._names: dict[str, Uuid] = {}
         self._replicas: dict[Uuid, set[tuple[int, int]]] = {}
 
     def __contains__(self, topic_id: Uuid) -> bool:
-        """Return whether the deletion has begun; brokers then get no other requests for the topic."""
+        """Return whether the deletion of the topic has begun; brokers then get no other requests for the topic."""
         return topic_id in self._replicas
 
     def begin(self, topics: Sequence[TopicImage]) -> None:
-        """Begin to delete topics; a partition without a state has no replicas yet."""
+        """Begin to delete the topics that are not in deletion. A partition without a state has no replicas yet."""
         new = [topic for topic in topics if topic.id not in self]
         for topic in new:
             self._names[topic.name] = topic.id
@@ -41,9 +45,9 @@ class TopicDeletionManager:
                 for replica in partition.replicas
             }
         if new:
-            self.begun(new)
+            self.on_deletion_started(new)
 
-    def of(self, broker_id: int) -> list[TopicPartition]:
+    def remaining_replicas(self, broker_id: int) -> list[TopicPartition]:
         """Return the replicas that the broker must still delete."""
         return sorted(
             (name, index)
@@ -52,26 +56,26 @@ class TopicDeletionManager:
             if replica == broker_id
         )
 
-    def deleted(self, broker_id: int, partition_refs: Collection[TopicPartition]) -> None:
+    def complete_replica_deletion(self, broker_id: int, partition_refs: Collection[TopicPartition]) -> None:
         """Record that the broker has deleted these replicas."""
-        ended = False
+        complete = False
         for name, index in partition_refs:
             topic_id = self._names.get(name)
             if topic_id is not None and (index, broker_id) in self._replicas[topic_id]:
                 self._replicas[topic_id].remove((index, broker_id))
-                ended = ended or not self._replicas[topic_id]
-        if ended:
-            self.ended()
+                complete = complete or not self._replicas[topic_id]
+        if complete:
+            self.on_replicas_deleted()
 
-    def without(self, image: ClusterImage) -> ClusterImage:
+    def without_deleted(self, image: ClusterImage) -> ClusterImage:
         """Return the image without the topics whose deletion has begun."""
         if not self._replicas:
             return image
         by_id = {topic_id: topic for topic_id, topic in image.topics_by_id.items() if topic_id not in self}
         return replace(image, topics={topic.name: topic for topic in by_id.values()}, topics_by_id=by_id)
 
-    def is_done(self, topic: TopicImage) -> bool:
-        """Return whether no broker has a replica of the topic any more."""
+    def is_complete(self, topic: TopicImage) -> bool:
+        """Return whether the topic is in deletion and has no replica left."""
         return self._replicas.get(topic.id) == set()
 
     def forget_removed_topics(self, image: ClusterImage) -> None:
@@ -79,11 +83,3 @@ class TopicDeletionManager:
         for name, topic_id in list(self._names.items()):
             if topic_id not in image.topics_by_id:
                 del self._names[name], self._replicas[topic_id]
-
-
-def _ignore_topics(topics: Sequence[TopicImage]) -> None:
-    """The default of `begun`; a later subscriber gets the replicas from `of`."""
-
-
-def _ignore() -> None:
-    """The default of `ended`."""

@@ -70,7 +70,7 @@ class Watches:
         self._schedule_all()
         await self._run_due_readers()
         self._stop.append(self._controller.subscribe(self._applied))
-        self._controller.deletions.ended = lambda: self._schedule(paths.DELETE_TOPICS)
+        self._controller.deletions.on_replicas_deleted = lambda: self._schedule(paths.DELETE_TOPICS)
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:

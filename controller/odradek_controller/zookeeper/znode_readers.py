@@ -239,7 +239,7 @@ class ZnodeReaders:
             if topic.id not in self._deletions and any(partition.reassigning for partition in topic.partitions)
         }
         self._deletions.begin([topic for topic in topics if topic.name not in self._delayed])
-        return [RemoveTopicRecord(topic.id) for topic in topics if self._deletions.is_done(topic)]
+        return [RemoveTopicRecord(topic.id) for topic in topics if self._deletions.is_complete(topic)]
 
     async def _reassignments(self, image: ClusterImage) -> Sequence[Message]:
         """Start the listed reassignments, and remove the completed and the replaced ones from the list."""
@@ -278,7 +278,7 @@ class ZnodeReaders:
         for (topic, index), replicas in wanted.items():
             move = AlterPartitionReassignmentsRequest.ReassignablePartition(index, list(replicas))
             request.topics.append(AlterPartitionReassignmentsRequest.ReassignableTopic(topic, [move]))
-        image = self._deletions.without(image)
+        image = self._deletions.without_deleted(image)
         records, response = alter_reassignments(image, request, self._context, allow_unregistered=True)
         for topic_result in response.responses:
             for result in topic_result.partitions:
@@ -306,7 +306,7 @@ class ZnodeReaders:
             self._damaged(paths.PREFERRED_ELECTION, error)
             return ()
         election = ElectLeadersRequest(election_type=PREFERRED, topic_partitions=requested)
-        return elect_leaders(self._deletions.without(image), election, self._context)[0]
+        return elect_leaders(self._deletions.without_deleted(image), election, self._context)[0]
 
     async def _request(self, path: str) -> tuple[bytes, int] | None:
         """Return the data that a tool has written, and the version of the znode."""

@@ -64,9 +64,9 @@ class Member:
 
         def delete(_: object) -> None:
             for broker in controller.image.brokers.values():
-                controller.replicas_deleted(broker, controller.deletions.of(broker.id), ())
+                controller.replicas_deleted(broker, controller.deletions.remaining_replicas(broker.id), ())
 
-        controller.deletions.begun = delete
+        controller.deletions.on_deletion_started = delete
         controller.subscribe(delete)
 
     @property

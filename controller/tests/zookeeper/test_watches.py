@@ -277,16 +277,16 @@ async def test_a_failed_deletion_is_retried_after_the_next_registration() -> Non
         member, other, _ = cluster.members
         controller = await cluster.controller()
         await controller.submit(manual("t", [1, 2]))
-        controller.deletions.begun = lambda topics: None
+        controller.deletions.on_deletion_started = lambda topics: None
         await controller.submit(DeleteTopicsRequest(topic_names=["t"]))
-        await cluster.world.until(lambda: controller.deletions.of(2) == [("t", 0)])
+        await cluster.world.until(lambda: controller.deletions.remaining_replicas(2) == [("t", 0)])
         brokers = controller.image.brokers
         controller.replicas_deleted(brokers[1], [("t", 0)], [])
         controller.replicas_deleted(brokers[2], [], [("t", 0)])
         assert [said for said in member.reports.said if "broker cannot delete replicas" in said]
         # A report of an earlier registration changes nothing.
         controller.replicas_deleted(brokers[2]._replace(epoch=1), [("t", 0)], [])
-        assert controller.deletions.of(2) == [("t", 0)]
+        assert controller.deletions.remaining_replicas(2) == [("t", 0)]
         assert "t" in controller.image.topics
         await other.unregister()
         await other.register()
