@@ -1,7 +1,9 @@
 """The controller of ZooKeeper mode: a `Controller` that also handles brokers' responses to control requests.
 
+Owns the commands that differ in ZooKeeper mode, and the replicas that brokers report as deleted, lost or served again.
 A topic is deleted when all brokers have deleted their replicas; until then `/admin/delete_topics` has its name, as with
-Kafka's controller, and no new topic can have that name. Responses also report replicas on failed disks.
+Kafka's controller, and no new topic can have that name. Leaves sending requests to the broker's
+`controller_channel_manager`.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from .topic_deletion import TopicDeletionManager
 
 
 class ZooKeeperController(Controller):
-    """The controller in one term; `deletions` has the topic deletions in progress."""
+    """The controller in one term. `deletions` has the topics in deletion."""
 
     store: ZooKeeperStore
 
@@ -57,19 +59,18 @@ class ZooKeeperController(Controller):
         super().__init__(
             store, node_id=node_id, static=static, emulation=Emulation.KAFKA_3_9, rng=rng, reporter=reporter
         )
-        self._reports = reporter
         self.deletions = TopicDeletionManager()
 
     @property
     def unreadable(self) -> Collection[str]:
-        """Topics whose znodes cannot be read, so that their replicas are unknown."""
+        """The topics whose znodes cannot be read, so that the controller does not know their replicas."""
         return self.store.znode_cache.unreadable
 
     async def submit(self, request: Message, principal: Principal | None = None) -> Any:
         """As `Controller.submit`, with the requests that ZooKeeper mode handles differently."""
         match request:
             case ControlledShutdownRequest():
-                return await self._shut_down(request)
+                return await self._controlled_shutdown(request)
             case CreateTopicsRequest():
                 return await self._create_topics(request, principal)
             case DeleteTopicsRequest():
@@ -87,9 +88,11 @@ class ZooKeeperController(Controller):
 
     # -- requests of brokers ------------------------------------------------------------------------------------------
 
-    async def _shut_down(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
-        """Elect other leaders for the broker's partitions, and return the partitions that it still leads. A request of
-        an earlier registration fails with STALE_BROKER_EPOCH."""
+    async def _controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+        """Elect other leaders for the broker's partitions, and return the partitions that it still leads.
+
+        A request of an earlier registration gets STALE_BROKER_EPOCH.
+        """
 
         def decide(image: ClusterImage) -> tuple[Sequence[Message], ControlledShutdownResponse]:
             broker = image.brokers.get(request.broker_id)
@@ -113,10 +116,13 @@ class ZooKeeperController(Controller):
     async def replicas_reported(
         self, broker: BrokerRegistration, lost: Collection[TopicIdPartition], served: Collection[TopicIdPartition]
     ) -> None:
-        """Record the replicas that a broker no longer serves, or serves again, unless it has registered again."""
+        """Record the replicas that a broker no longer serves, or serves again.
+
+        Ignore the report if the broker has registered again. Raises NotControllerError.
+        """
 
         def decide(image: ClusterImage) -> tuple[list[Message], None]:
-            if not _is_current(image, broker):
+            if not _is_current_registration(image, broker):
                 return [], None
             return apply_replica_report(image, broker.id, lost, served, self.context), None
 
@@ -125,13 +131,12 @@ class ZooKeeperController(Controller):
     def replicas_deleted(
         self, broker: BrokerRegistration, deleted: Collection[tuple[str, int]], failed: Collection[tuple[str, int]]
     ) -> None:
-        """Record the replicas that a broker has deleted. The failed ones remain to be deleted when the broker registers
-        again."""
-        if _is_current(self.image, broker):
+        """Record the replicas that a broker has deleted; it gets the failed ones again when it registers again."""
+        if _is_current_registration(self.image, broker):
             self.deletions.complete_replica_deletion(broker.id, deleted)
-            held = sorted(set(failed) & set(self.deletions.remaining_replicas(broker.id)))
-            if held:
-                self._reports.error("broker cannot delete replicas", broker=broker.id, partitions=held)
+            remaining = sorted(set(failed) & set(self.deletions.remaining_replicas(broker.id)))
+            if remaining:
+                self._reporter.error("broker cannot delete replicas", broker=broker.id, partitions=remaining)
 
     # -- requests of clients ------------------------------------------------------------------------------------------
 
@@ -146,12 +151,12 @@ class ZooKeeperController(Controller):
             for name in unreadable
         ]
         for result in response.topics:
-            if result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and self._is_going(result.name):
+            if result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and self._is_queued_for_deletion(result.name):
                 result.error_message = f"Topic '{result.name}' is marked for deletion."
         return response
 
     async def _delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        """Create the znodes that request the deletions. The broker waits for the deletions before it responds."""
+        """Create the znodes that request the deletions. The caller waits for the deletions before it responds."""
         _, response = delete_topics(self.image, request, self.context)
         for result in response.responses:
             if result.error_code == ErrorCode.NONE:
@@ -162,14 +167,14 @@ class ZooKeeperController(Controller):
     async def _create_partitions(
         self, request: CreatePartitionsRequest, principal: Principal | None
     ) -> CreatePartitionsResponse:
-        going = [topic for topic in request.topics if self._is_going(topic.name)]
-        request.topics = [topic for topic in request.topics if topic not in going]
+        queued = [topic for topic in request.topics if self._is_queued_for_deletion(topic.name)]
+        request.topics = [topic for topic in request.topics if topic not in queued]
         response: CreatePartitionsResponse = await super().submit(request, principal)
         response.results += [
             CreatePartitionsResponse.CreatePartitionsTopicResult(
                 topic.name, ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion."
             )
-            for topic in going
+            for topic in queued
         ]
         return response
 
@@ -190,23 +195,21 @@ class ZooKeeperController(Controller):
     async def balance_leaders(self) -> None:
         await self._change(lambda image: (balance(self.deletions.without_deleted(image), self.context), None))
 
-    def _is_going(self, name: str) -> bool:
+    def _is_queued_for_deletion(self, name: str) -> bool:
         topic = self.image.topics.get(name)
         return topic is not None and topic.id in self.deletions
 
 
 def _refuse_features(request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """Refuse every update: brokers of 3.9 support no feature in ZooKeeper mode (KafkaController)."""
+    """Refuse every update, as KafkaController does: brokers of Kafka 3.9 have no features in ZooKeeper mode."""
     results = [
-        UpdateFeaturesResponse.UpdatableFeatureResult(
-            update.feature, ErrorCode.INVALID_REQUEST, _why_no_feature(update)
-        )
+        UpdateFeaturesResponse.UpdatableFeatureResult(update.feature, ErrorCode.INVALID_REQUEST, _feature_error(update))
         for update in request.feature_updates
     ]
     return UpdateFeaturesResponse(error_message=None, results=results)
 
 
-def _why_no_feature(update: UpdateFeaturesRequest.FeatureUpdateKey) -> str:
+def _feature_error(update: UpdateFeaturesRequest.FeatureUpdateKey) -> str:
     upgrade, level = update.upgrade_type == 1 and not update.allow_downgrade, update.max_version_level
     if not update.feature:
         return "Feature name can not be empty."
@@ -222,6 +225,6 @@ def _why_no_feature(update: UpdateFeaturesRequest.FeatureUpdateKey) -> str:
     return "Could not apply finalized feature update because the provided feature is not supported."
 
 
-def _is_current(image: ClusterImage, broker: BrokerRegistration) -> bool:
+def _is_current_registration(image: ClusterImage, broker: BrokerRegistration) -> bool:
     known = image.brokers.get(broker.id)
     return known is not None and known.epoch == broker.epoch
