@@ -1,8 +1,8 @@
 """Read a cluster from ZooKeeper into an image, as a controller does after its election.
 
-Owns the mapping from znodes to the image, and the reads of single znodes for `znode_readers`. A broker's epoch is the
-czxid of its znode, a partition epoch is the version of the state's znode. `ZnodeCache` has the other versions, which
-only the store needs.
+Owns the mapping from znodes to the image, and the reads of single znodes for `znode_readers`. A broker epoch is the
+czxid of the broker's znode; a partition epoch is the version of the znode with the partition's state. `ZnodeCache` has
+the versions that the image does not have. Leaves the formats of znodes to `znodes`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 _MAX_CONCURRENT_READS = 500
-"""The maximum number of concurrent requests."""
+"""The maximum number of znodes that `read_each` reads concurrently."""
 
 NO_STATE = -1
 """The partition epoch of a partition that has replicas but no state yet: the controller writes its first state."""
@@ -57,22 +57,22 @@ NO_STATE = -1
 
 @dataclass(slots=True)
 class ZnodeCache:
-    """The state of znodes that the image does not have."""
+    """The facts about znodes that the store needs and the image does not have."""
 
     topics: dict[str, int] = field(default_factory=dict)
     """Topic name to the version of its znode."""
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Entity path to configuration, for every entity that has a znode."""
-    with_clients: set[str] = field(default_factory=set)
+    """Entity path to its values (configurations, quotas, credentials), for every entity that has a znode."""
+    users_with_clients: set[str] = field(default_factory=set)
     """Entity paths of users that have a znode for their clients."""
-    marked: set[str] = field(default_factory=set)
+    deletion_requested: set[str] = field(default_factory=set)
     """Topics named in `/admin/delete_topics`."""
     unreadable: set[str] = field(default_factory=set)
-    """Topics that the image does not have, because a znode of theirs cannot be read."""
+    """Topics that the image does not have, because one of their znodes cannot be read."""
     producer_ids: int = 0
     """The version of `/latest_producer_id_block`."""
     restarted_in_sync: dict[TopicPartition, frozenset[int]] = field(default_factory=dict)
-    """ISR members that registered after the state was written: they restarted, and no controller has noticed."""
+    """ISR members that registered after the state was written: brokers that restarted while there was no controller."""
 
 
 class LoadedCluster(NamedTuple):
@@ -81,7 +81,7 @@ class LoadedCluster(NamedTuple):
     image: ClusterImage
     znode_cache: ZnodeCache
     without_id: Mapping[str, TopicZnode]
-    """Topics without a topic id; the image gets them when they have one."""
+    """Topics without a topic id. The store gives them ids and adds them to the image."""
     damaged: tuple[InvalidZnodeError, ...]
     """The errors of znodes that cannot be read; the image lacks their topics and brokers."""
 
@@ -101,9 +101,9 @@ async def load(zk: ZooKeeper, epoch: int) -> LoadedCluster:
     }
     found = [topic for topic in await read_each(zk, damaged, await children(zk, paths.TOPICS), read_topic) if topic]
     cache.topics = {topic.name: topic.version for topic in found}
-    began = {broker.id: broker.epoch for broker in brokers.values()}
-    named = [topic for topic in found if topic.node.topic_id is not None]
-    topics = await _read_all_partitions(zk, damaged, named, began, cache.restarted_in_sync)
+    broker_epochs = {broker.id: broker.epoch for broker in brokers.values()}
+    with_id = [topic for topic in found if topic.node.topic_id is not None]
+    topics = await _read_all_partitions(zk, damaged, with_id, broker_epochs, cache.restarted_in_sync)
     cache.unreadable = topics_of(damaged)
     configs = await _load_configs(zk, damaged, cache)
     next_producer_id, cache.producer_ids = await _read_producer_ids(zk)
@@ -117,14 +117,14 @@ async def load(zk: ZooKeeper, epoch: int) -> LoadedCluster:
         topics_by_id={topic.id: topic for topic in topics.values()},
         configs=configs,
         next_producer_id=next_producer_id,
-        security=_kept(cache, damaged),
+        security=_security_image(cache, damaged),
     )
     without_id = {topic.name: topic.node for topic in found if topic.node.topic_id is None}
     return LoadedCluster(image, cache, without_id, tuple(damaged))
 
 
 async def read_features(zk: ZooKeeper) -> dict[str, int] | None:
-    """Return the finalized levels; None if `/feature` is missing or disabled."""
+    """Return the finalized feature levels; None if `/feature` is missing or disabled."""
     data = await _data(zk, paths.FEATURE)
     return decode_features(paths.FEATURE, data) if data else None
 
@@ -138,7 +138,7 @@ def zookeeper_levels(features: Mapping[str, int]) -> Levels:
 
 
 async def read_broker(zk: ZooKeeper, broker_id: int, watch: Watch | None = None) -> BrokerRegistration | None:
-    """Return the registration of a live broker, not fenced; None if it has no znode."""
+    """Return the registration of a broker, which is not fenced; None if the broker has no znode."""
     path = paths.broker(broker_id)
     try:
         data, stat = await zk.get(path, watch)
@@ -172,12 +172,12 @@ class FoundState(NamedTuple):
 
     state: PartitionState
     version: int
-    written: int = 0
-    """The mzxid: the id of the transaction that wrote it, comparable with broker epochs."""
+    mzxid: int = 0
+    """The id of the transaction that wrote the state. Broker epochs are such ids, too: a lower one is earlier."""
 
 
 async def read_topic(zk: ZooKeeper, name: str, watch: Watch | None = None) -> FoundTopic | None:
-    """Return the znode of a topic. Raises InvalidZnodeError, also for missing partitions."""
+    """Return the znode of a topic; None if there is none. Raises InvalidZnodeError, also if partitions are missing."""
     path = paths.topic(name)
     try:
         data, stat = await zk.get(path, watch)
@@ -190,9 +190,9 @@ async def read_topic(zk: ZooKeeper, name: str, watch: Watch | None = None) -> Fo
 
 
 def topics_of(damaged: Iterable[InvalidZnodeError]) -> set[str]:
-    """Return the topics whose znodes could not be read."""
-    under = f"{paths.TOPICS}/"
-    return {error.path.removeprefix(under).partition("/")[0] for error in damaged if error.path.startswith(under)}
+    """Return the topics that have one of the damaged znodes."""
+    prefix = f"{paths.TOPICS}/"
+    return {error.path.removeprefix(prefix).partition("/")[0] for error in damaged if error.path.startswith(prefix)}
 
 
 async def read_partitions(zk: ZooKeeper, topic: FoundTopic) -> tuple[PartitionRegistration, ...]:
@@ -209,24 +209,24 @@ async def _read_partition(
 ) -> tuple[FoundTopic, int, PartitionRegistration, int]:
     topic, index = ref
     found = await read_state(zk, topic.name, index)
-    return topic, index, registered(topic.node.partitions[index], found), 0 if found is None else found.written
+    return topic, index, registered(topic.node.partitions[index], found), 0 if found is None else found.mzxid
 
 
 async def _read_all_partitions(
     zk: ZooKeeper,
     damaged: list[InvalidZnodeError],
     topics: list[FoundTopic],
-    began: Mapping[int, int],
+    broker_epochs: Mapping[int, int],
     restarted_in_sync: dict[TopicPartition, frozenset[int]],
 ) -> dict[str, TopicImage]:
-    """Return the topics without damaged partitions. `began` are the epochs of the live brokers."""
+    """Return the topics all of whose partitions can be read; add to `restarted_in_sync` as in `ZnodeCache`."""
     partition_refs = [(topic, index) for topic in topics for index in topic.node.partitions]
     partitions: dict[str, list[PartitionRegistration]] = {}
-    for topic, index, partition, written in await read_each(zk, damaged, partition_refs, _read_partition):
+    for topic, index, partition, mzxid in await read_each(zk, damaged, partition_refs, _read_partition):
         partitions.setdefault(topic.name, []).append(partition)
-        doubts = frozenset(broker for broker in partition.isr if began.get(broker, 0) > written)
-        if doubts:
-            restarted_in_sync[topic.name, index] = doubts
+        restarted = frozenset(broker for broker in partition.isr if broker_epochs.get(broker, 0) > mzxid)
+        if restarted:
+            restarted_in_sync[topic.name, index] = restarted
     return {
         topic.name: TopicImage(topic.node.topic_id, topic.name, tuple(partitions[topic.name]))
         for topic in topics
@@ -245,7 +245,7 @@ async def read_state(zk: ZooKeeper, topic: str, index: int) -> FoundState | None
 
 
 def state_of(partition: PartitionRegistration) -> FoundState:
-    """Return the state that the partition was read from, without the controller epoch."""
+    """Return the state that gives this partition; the inverse of `registered`, without the controller epoch."""
     state = PartitionState(partition.leader, partition.leader_epoch, partition.isr, 0, partition.leader_recovery_state)
     return FoundState(state, partition.partition_epoch)
 
@@ -307,24 +307,26 @@ async def _load_configs(
     entities = [
         f"{folder}/{name}" for folder in ("topics", "brokers") for name in await children(zk, f"/config/{folder}")
     ]
-    entities += await quota_entities(zk, cache.with_clients)
+    entities += await quota_entities(zk, cache.users_with_clients)
     read = await read_each(zk, damaged, entities, _read_entity)
     cache.configs = {entity: values for entity, values in read if values is not None}
-    found = {config_resource(entity): values for entity, values in cache.configs.items() if values}
-    return {resource: values for resource, values in found.items() if resource is not None}
+    by_resource = {config_resource(entity): values for entity, values in cache.configs.items() if values}
+    return {resource: values for resource, values in by_resource.items() if resource is not None}
 
 
-async def quota_entities(zk: ZooKeeper, with_clients: set[str] | None = None) -> list[str]:
-    """Return the paths of users, clients and addresses that have a znode. Adds to `with_clients` the users that have a
-    znode for their clients."""
+async def quota_entities(zk: ZooKeeper, users_with_clients: set[str] | None = None) -> list[str]:
+    """Return the entity paths of users, clients and addresses that have a znode.
+
+    Add to `users_with_clients` the users that have a znode for their clients.
+    """
     entities: list[str] = []
     for folder in ("clients", "ips", "users"):
         entities += [f"{folder}/{name}" for name in await children(zk, f"/config/{folder}")]
     for user in [entity for entity in entities if entity.startswith("users/")]:
         with suppress(NoNodeError):
             entities += [f"{user}/clients/{name}" for name in await zk.children(f"{paths.config(user)}/clients")]
-            if with_clients is not None:
-                with_clients.add(user)
+            if users_with_clients is not None:
+                users_with_clients.add(user)
     return entities
 
 
@@ -332,25 +334,28 @@ async def _read_entity(zk: ZooKeeper, entity: str) -> tuple[str, dict[str, str] 
     return entity, await read_config(zk, entity)
 
 
-def _kept(cache: ZnodeCache, damaged: list[InvalidZnodeError]) -> SecurityImage:
-    limits: dict[QuotaEntity, dict[str, float]] = {}
+def _security_image(cache: ZnodeCache, damaged: list[InvalidZnodeError]) -> SecurityImage:
+    """Return the quotas and credentials in the cache; add the errors of damaged values to `damaged`."""
+    client_quotas: dict[QuotaEntity, dict[str, float]] = {}
     scram: dict[tuple[str, int], UserScramCredentialRecord] = {}
     for entity, values in cache.configs.items():
         if not is_quota_entity(entity):
             continue
         try:
-            found = quotas(entity, values)
-            known = list(credentials(entity, values)) if entity.count("/") == 1 and entity.startswith("users") else []
+            limits = quotas(entity, values)
+            is_user = entity.count("/") == 1 and entity.startswith("users/")
+            records = list(credentials(entity, values)) if is_user else []
         except InvalidZnodeError as error:
             damaged.append(error)
             continue
-        if found:
-            limits[quota_entity(entity)] = found
-        scram.update(((record.name, record.mechanism), record) for record in known)
-    return SecurityImage(scram_credentials=scram, client_quotas=limits)
+        if limits:
+            client_quotas[quota_entity(entity)] = limits
+        scram.update(((record.name, record.mechanism), record) for record in records)
+    return SecurityImage(scram_credentials=scram, client_quotas=client_quotas)
 
 
 async def _read_producer_ids(zk: ZooKeeper) -> tuple[int, int]:
+    """Return the next producer id, and the version of the znode."""
     data, stat = await zk.get(paths.PRODUCER_IDS)
     return ProducerIdBlock.decode(paths.PRODUCER_IDS, data).last + 1 if data else 0, stat.version
 

@@ -1,4 +1,4 @@
-"""The metadata store in ZooKeeper: stores records in the znodes of a Kafka 3.9 cluster.
+"""The metadata store of ZooKeeper mode: stores records in the znodes of a Kafka 3.9 cluster.
 
 One store serves one term of one controller. It reads the cluster when it opens, and then writes each change of the
 image, fenced by the controller epoch. Leaves the operations of a change to `znode_operations`, fenced writes to
@@ -34,7 +34,7 @@ Found = TypeVar("Found")
 
 
 class ZooKeeperStore:
-    """The controller's `MetadataStore` in ZooKeeper mode. It calls `lost` when the term is over and writes fail.
+    """The controller's `MetadataStore` in ZooKeeper mode. Calls `lost` with the reason when its term ends.
 
     The znode readers put the changes of other clients into `znode_cache` and `external_changes` before the controller
     appends the records that follow from them.
@@ -67,7 +67,8 @@ class ZooKeeperStore:
     async def open(self) -> ClusterImage:
         """Return the image of the cluster, after giving an id to each topic that has none.
 
-        Raises NotControllerError if the term ends meanwhile, InvalidZnodeError if the cluster cannot be read.
+        Raises NotControllerError if the term ends meanwhile, InvalidZnodeError for the features, the cluster id or the
+        producer ids. Other damaged znodes are logged and ignored.
         """
         self._image = await self._retried(self._open)
         return self._image
@@ -77,12 +78,12 @@ class ZooKeeperStore:
             await self._enable_features()
         loaded = await load(self._zk, self._term.epoch)
         self.znode_cache = loaded.znode_cache
-        image = await self._with_ids(loaded)
+        image = await self._add_topic_ids(loaded)
         for error in loaded.damaged:
-            self._damaged(error)
+            self._report_damaged(error)
         return image
 
-    def _damaged(self, error: InvalidZnodeError) -> None:
+    def _report_damaged(self, error: InvalidZnodeError) -> None:
         self._reporter.error("znode cannot be read and is ignored", path=error.path, exc_info=error)
 
     async def _enable_features(self) -> None:
@@ -90,18 +91,19 @@ class ZooKeeperStore:
         if not await self.try_write(Create(paths.FEATURE, encode_features({}))):
             await self.try_write(Set(paths.FEATURE, encode_features({})))
 
-    async def _with_ids(self, loaded: LoadedCluster) -> ClusterImage:
+    async def _add_topic_ids(self, loaded: LoadedCluster) -> ClusterImage:
+        """Return the image with the topics that had no id, after writing a new id into each of their znodes."""
         topics = dict(loaded.image.topics)
         for name, node in loaded.without_id.items():
             topic_id = random_uuid(self._randbytes)
-            named = FoundTopic(name, TopicZnode(topic_id, node.partitions), self.znode_cache.topics[name] + 1)
-            await self._writer.write([Set(paths.topic(name), named.node.encode(), named.version - 1)])
-            self.znode_cache.topics[name] = named.version
+            found = FoundTopic(name, TopicZnode(topic_id, node.partitions), self.znode_cache.topics[name] + 1)
+            await self._writer.write([Set(paths.topic(name), found.node.encode(), found.version - 1)])
+            self.znode_cache.topics[name] = found.version
             try:
-                topics[name] = TopicImage(topic_id, name, await read_partitions(self._zk, named))
+                topics[name] = TopicImage(topic_id, name, await read_partitions(self._zk, found))
             except InvalidZnodeError as error:
                 self.znode_cache.unreadable.add(name)
-                self._damaged(error)
+                self._report_damaged(error)
         by_id = {topic.id: topic for topic in topics.values()}
         return replace(loaded.image, topics=topics, topics_by_id=by_id)
 
@@ -110,26 +112,26 @@ class ZooKeeperStore:
         external, self.external_changes = self.external_changes, ExternalChanges()
         check_storable(records)
         delta = replay(self._image, records, offset=self._image.offset + len(records), epoch=self._term.epoch)
-        await self._look_for_folders(delta, external)
-        operations = ZnodeOperations(self._term.epoch, self.znode_cache, external, _given_to(records))
+        await self._find_partition_folders(delta, external)
+        operations = ZnodeOperations(self._term.epoch, self.znode_cache, external, _producer_ids_broker(records))
         operations.add(delta)
         await self._writer.write(operations.ops, self._max_bytes)
-        operations.written()
+        operations.update_cache()
         self._image = delta.image
         return Appended(delta.image.offset, self._term.epoch)
 
     async def try_write(self, op: Op) -> bool:
-        """Write a znode that other clients write, too; return False if it has changed. Raises NotControllerError."""
+        """As `FencedWriter.try_write`."""
         return await self._writer.try_write(op)
 
-    async def _look_for_folders(self, delta: MetadataDelta, external: ExternalChanges) -> None:
-        """Find znodes of partitions without a state: an earlier controller may have failed between two writes."""
+    async def _find_partition_folders(self, delta: MetadataDelta, external: ExternalChanges) -> None:
+        """Find znodes of partitions without a state: an earlier controller may have ended between two writes."""
         changed = [topic for key, topic in delta.before.topics_by_id.items() if key in delta.partitions]
         for topic in (*changed, *delta.deleted_topics.values()):
             stateless = [
                 index for index, partition in enumerate(topic.partitions) if partition.partition_epoch == NO_STATE
             ]
-            if stateless and topic.name not in external.gone:
+            if stateless and topic.name not in external.deleted_topics:
                 for path in (
                     paths.partitions(topic.name),
                     *(paths.partition(topic.name, index) for index in stateless),
@@ -138,7 +140,7 @@ class ZooKeeperStore:
                         external.folders.add(path)
 
     async def _retried(self, read: Callable[[], Awaitable[Found]]) -> Found:
-        """Read when connected, and again after a disconnection. Raises NotControllerError if the session has ended."""
+        """Read, and read again after a lost connection. Raises NotControllerError if the session has ended."""
         while True:
             try:
                 await self._zk.until_connected()
@@ -150,11 +152,11 @@ class ZooKeeperStore:
 
     @property
     def next_offset(self) -> int:
-        """The number of records in this term plus one. (Not a broker epoch, which is a czxid here.)"""
+        """One more than the number of records in this term. In ZooKeeper mode it is not the epoch of a new broker."""
         return self._image.offset + 1
 
     def end(self) -> None:
-        """End the term: from now on `append` raises NotControllerError."""
+        """End the term: every later `append` raises NotControllerError."""
         self._writer.end()
 
     def quorum(self) -> QuorumState:
@@ -169,5 +171,5 @@ class ZooKeeperStore:
         """Do nothing: the owner of the connection closes it."""
 
 
-def _given_to(records: Sequence[Message]) -> int:
+def _producer_ids_broker(records: Sequence[Message]) -> int:
     return next((record.broker_id for record in records if isinstance(record, ProducerIdsRecord)), -1)

@@ -1,8 +1,7 @@
 """The znode operations that store a change of the image, in Kafka's order.
 
-Pure: compares the image before and after the change with the cached state of the znodes. The store writes the
-operations and then calls `written`. A znode that another client has already changed to the new state is not written
-again.
+Pure: compares the image before and after the change with the cached state of the znodes. Leaves writing to the store,
+which then calls `update_cache`. A znode that another client has already changed to the new state gets no operation.
 """
 
 from __future__ import annotations
@@ -38,7 +37,8 @@ class ExternalChanges:
     """Changes by other ZooKeeper clients that the image does not have yet. (Configurations are in `ZnodeCache`.)"""
 
     topics: dict[str, TopicZnode] = field(default_factory=dict)
-    gone: set[str] = field(default_factory=set)
+    """Topic name to the data of its new or changed znode."""
+    deleted_topics: set[str] = field(default_factory=set)
     """Topics whose znodes another client has deleted."""
     states: dict[TopicPartition, FoundState] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
@@ -52,8 +52,8 @@ class ZnodeOperations:
     epoch: int
     znode_cache: ZnodeCache
     external_changes: ExternalChanges
-    producer_ids_of: int = -1
-    """The broker that gets the allocated block of producer ids, if there is one."""
+    producer_ids_broker: int = -1
+    """The broker that gets the new block of producer ids, if there is one."""
     ops: list[Op] = field(default_factory=list)
     topics: dict[str, int | None] = field(default_factory=dict)
     """Topic name to the new version of its znode; None for a deleted topic."""
@@ -72,20 +72,20 @@ class ZnodeOperations:
             if before is None:
                 self._create_topic(after, delta.image)
             else:
-                self._assign(after, TopicZnode(before.id, _assignments(before)))
+                self._set_assignment(after, TopicZnode(before.id, _assignments(before)))
             self._set_states(after, () if before is None else before.partitions, indexes)
         self._set_configs(delta)
         if delta.producer_ids:
             self._set_producer_ids(delta)
         if delta.security:
-            self._set_entities(delta)
+            self._set_quotas_and_credentials(delta)
 
-    def written(self) -> None:
-        """Update the cache: the operations have been written."""
+    def update_cache(self) -> None:
+        """Update the cache after the store has written the operations."""
         for name, version in self.topics.items():
             if version is None:
                 self.znode_cache.topics.pop(name, None)
-                self.znode_cache.marked.discard(name)
+                self.znode_cache.deletion_requested.discard(name)
             else:
                 self.znode_cache.topics[name] = version
         for entity, values in self.configs.items():
@@ -100,7 +100,7 @@ class ZnodeOperations:
     def _delete_topic(self, topic: TopicImage) -> None:
         """Delete the znodes of the topic from the leaves up, then its configuration, then the deletion request."""
         name = topic.name
-        if name in self.external_changes.gone:
+        if name in self.external_changes.deleted_topics:
             self.topics[name] = self.znode_cache.topics[name] if name in self.external_changes.topics else None
             return
         for index, partition in enumerate(topic.partitions):
@@ -115,21 +115,21 @@ class ZnodeOperations:
         if entity in self.znode_cache.configs:
             self.ops.append(Delete(paths.config(entity)))
             self.configs[entity] = None
-        if name in self.znode_cache.marked:
+        if name in self.znode_cache.deletion_requested:
             self.ops.append(Delete(paths.delete_topic(name)))
         self.topics[name] = None
 
     def _create_topic(self, topic: TopicImage, image: ClusterImage) -> None:
-        """Create the topic, after its configuration, so that another controller that finds the topic finds both."""
+        """Create the configuration, then the topic, so that a controller that reads the topic finds both."""
         if topic.name in self.external_changes.topics:
-            self._assign(topic, self.external_changes.topics[topic.name])
+            self._set_assignment(topic, self.external_changes.topics[topic.name])
             return
         values = dict(image.topic_configs(topic.name))
         self._put_config(f"topics/{topic.name}", values, notify=False)
         self.ops.append(Create(paths.topic(topic.name), TopicZnode(topic.id, _assignments(topic)).encode()))
         self.topics[topic.name] = 0
 
-    def _assign(self, topic: TopicImage, before: TopicZnode) -> None:
+    def _set_assignment(self, topic: TopicImage, before: TopicZnode) -> None:
         known = self.external_changes.topics.get(topic.name, before)
         wanted = TopicZnode(topic.id, _assignments(topic))
         if wanted != known:
@@ -151,7 +151,7 @@ class ZnodeOperations:
             version = NO_STATE if old is None else old.partition_epoch
             state = self._state(after)
             found = self.external_changes.states.get((name, index))
-            if found is not None and _says(found, state, after.partition_epoch):
+            if found is not None and _already_has(found, state, after.partition_epoch):
                 continue
             data = state.encode()
             if version == NO_STATE:
@@ -181,12 +181,12 @@ class ZnodeOperations:
     # -- configurations -----------------------------------------------------------------------------------------------
 
     def _set_configs(self, delta: MetadataDelta) -> None:
-        ended = {f"topics/{topic.name}" for topic in delta.deleted_topics.values()}
+        deleted = {f"topics/{topic.name}" for topic in delta.deleted_topics.values()}
         for resource in sorted(delta.configs):
             entity = config_entity(resource)
             if entity is None:
                 raise UnsupportedRecordError(f"{resource} has no configuration in ZooKeeper")
-            if entity not in self.configs and entity not in ended:
+            if entity not in self.configs and entity not in deleted:
                 self._put_config(entity, dict(delta.image.configs.get(resource, {})))
 
     def _put_config(self, entity: str, values: dict[str, str], notify: bool = True) -> None:
@@ -201,7 +201,7 @@ class ZnodeOperations:
 
     # -- quotas, credentials, producer ids ----------------------------------------------------------------------------
 
-    def _set_entities(self, delta: MetadataDelta) -> None:
+    def _set_quotas_and_credentials(self, delta: MetadataDelta) -> None:
         before, after = delta.before.security, delta.image.security
         wanted: dict[str, dict[str, str]] = {}
         for quota in {**before.client_quotas, **after.client_quotas}:
@@ -216,25 +216,27 @@ class ZnodeOperations:
                 text = {} if found is None else {MECHANISMS[mechanism]: credential_text(found)}
                 _replace(self._entity(wanted, user_path(user)), {MECHANISMS[mechanism]: ""}, text)
         for entity, values in sorted(wanted.items()):  # a user before its clients
-            self._make_parents(entity)
+            self._create_parents(entity)
             self._put_config(entity, values)
 
     def _entity(self, wanted: dict[str, dict[str, str]], entity: str) -> dict[str, str]:
         return wanted.setdefault(entity, dict(self.znode_cache.configs.get(entity, {})))
 
-    def _make_parents(self, entity: str) -> None:
+    def _create_parents(self, entity: str) -> None:
         user, separator, _client = entity.partition("/clients/")
         if not separator or entity in self.znode_cache.configs:
             return
         if user not in self.znode_cache.configs and user not in self.configs:
             self.ops.append(Create(paths.config(user)))
             self.configs[user] = {}
-        if user not in self.znode_cache.with_clients:
+        if user not in self.znode_cache.users_with_clients:
             self.ops.append(Create(f"{paths.config(user)}/clients"))
-            self.znode_cache.with_clients.add(user)
+            self.znode_cache.users_with_clients.add(user)
 
     def _set_producer_ids(self, delta: MetadataDelta) -> None:
-        block = ProducerIdBlock(self.producer_ids_of, delta.before.next_producer_id, delta.image.next_producer_id - 1)
+        block = ProducerIdBlock(
+            self.producer_ids_broker, delta.before.next_producer_id, delta.image.next_producer_id - 1
+        )
         self.ops.append(Set(paths.PRODUCER_IDS, block.encode(), self.znode_cache.producer_ids))
         self.producer_ids = True
 
@@ -246,8 +248,8 @@ def _assignments(topic: TopicImage) -> dict[int, Assignment]:
     }
 
 
-def _says(found: FoundState, state: PartitionState, version: int) -> bool:
-    """Return whether the znode has this state already; the controller epoch does not matter."""
+def _already_has(found: FoundState, state: PartitionState, version: int) -> bool:
+    """Return whether the znode already has this state; the controller epoch may differ."""
     return found.version == version and found.state._replace(controller_epoch=state.controller_epoch) == state
 
 

@@ -141,7 +141,7 @@ class ZnodeReaders:
         found = []
         if not changed.isdisjoint(topic for topic, _ in self._reassigning):
             found.append(paths.REASSIGN_PARTITIONS)
-        if not changed.isdisjoint(self._delayed) or not gone.isdisjoint(self._store.znode_cache.marked):
+        if not changed.isdisjoint(self._delayed) or not gone.isdisjoint(self._store.znode_cache.deletion_requested):
             found.append(paths.DELETE_TOPICS)
         return found
 
@@ -167,8 +167,8 @@ class ZnodeReaders:
         names = set(await self._children(paths.TOPICS))
         requested = sorted(names - self._unchanged_topics)
         self._unchanged_topics = names
-        external = ExternalChanges(gone=set(image.topics.keys() - names))
-        records: list[Message] = [RemoveTopicRecord(image.topics[name].id) for name in sorted(external.gone)]
+        external = ExternalChanges(deleted_topics=set(image.topics.keys() - names))
+        records: list[Message] = [RemoveTopicRecord(image.topics[name].id) for name in sorted(external.deleted_topics)]
         damaged: list[InvalidZnodeError] = []
         for found in await read_each(self._zk, damaged, requested, self._read_topic):
             if found is not None:
@@ -206,7 +206,7 @@ class ZnodeReaders:
         external.topics[name] = found.node
         records: list[Message] = []
         if known is not None and known.id != topic_id:
-            external.gone.add(name)
+            external.deleted_topics.add(name)
             records.append(RemoveTopicRecord(known.id))
             image, known = replay(image, records).image, None
         for index in range(0 if known is None else len(known.partitions), len(partitions)):
@@ -232,7 +232,7 @@ class ZnodeReaders:
                 topics.append(topic)
             elif not enabled or name not in self._store.znode_cache.unreadable:
                 await self._store.try_write(Delete(paths.delete_topic(name)))
-        self._store.znode_cache.marked = {topic.name for topic in topics}
+        self._store.znode_cache.deletion_requested = {topic.name for topic in topics}
         self._delayed = {
             topic.name
             for topic in topics
