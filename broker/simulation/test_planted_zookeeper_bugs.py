@@ -14,7 +14,7 @@ from odradek_controller.commands import alter_partition as alter_partition_comma
 from odradek_controller.image import ClusterImage
 from odradek_controller.zookeeper import controller_election, controller_role, fenced, paths, znode_readers
 from odradek_controller.zookeeper.client import Check, Delete, Set
-from odradek_controller.zookeeper.reconciling import begin_term, brokers_changed
+from odradek_controller.zookeeper.reconciling import broker_change_records, first_records
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from simulation.client import Client, UnreachableError
@@ -73,7 +73,9 @@ def controller_that_accepts_an_old_broker_epoch(patch: pytest.MonkeyPatch) -> No
 
 
 def new_controller_that_misses_restarted_brokers(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(controller_role, "begin_term", lambda image, settings, doubtful: begin_term(image, settings, {}))
+    patch.setattr(
+        controller_role, "first_records", lambda image, settings, doubtful: first_records(image, settings, {})
+    )
 
 
 def controller_that_misses_restarts(patch: pytest.MonkeyPatch) -> None:
@@ -82,9 +84,9 @@ def controller_that_misses_restarts(patch: pytest.MonkeyPatch) -> None:
             key: broker._replace(epoch=image.brokers[key].epoch) if key in image.brokers else broker
             for key, broker in present.items()
         }
-        return brokers_changed(image, as_before, settings)
+        return broker_change_records(image, as_before, settings)
 
-    patch.setattr(znode_readers, "brokers_changed", changed)
+    patch.setattr(znode_readers, "broker_change_records", changed)
 
 
 # -- scripts --------------------------------------------------------------------------------------------------------

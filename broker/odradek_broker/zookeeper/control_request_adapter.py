@@ -29,7 +29,7 @@ from odradek_controller.image import (
 )
 from odradek_controller.replay import replay
 from odradek_controller.zookeeper.json_text import InvalidZnodeError
-from odradek_controller.zookeeper.reconciling import config_changed
+from odradek_controller.zookeeper.reconciling import config_change_records
 from odradek_controller.zookeeper.znodes import TopicPartition
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
@@ -101,7 +101,7 @@ class ControlRequestAdapter:
         damaged, news = [], []
         for entity, values in entities.items():
             try:
-                news += config_changed(self.image, entity, values)
+                news += config_change_records(self.image, entity, values)
             except InvalidZnodeError as error:
                 damaged.append(error)
         if not news:

@@ -128,7 +128,7 @@ def _elect_leaderless(
 ) -> Iterator[Message]:
     policies = _Policies(image, context)
     for topic_id, index, partition in partitions:
-        # In ZooKeeper mode a partition has the epoch -1 until `begin_partitions` writes its first state.
+        # In ZooKeeper mode a partition has the epoch -1 until `first_states` writes its first state.
         if partition.leader == NO_LEADER and partition.partition_epoch >= 0:
             policy = policies.of(topic_id)
             record = partition_change_record(

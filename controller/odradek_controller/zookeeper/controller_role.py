@@ -1,7 +1,7 @@
-"""A broker's controller role in ZooKeeper mode: a candidate, and the controller in the terms that it wins.
+"""A broker's controller role in ZooKeeper mode: a candidate, and the controller in each term for which it is elected.
 
-Composes the election, and for each term a store, a controller and watches. Each term begins with new ones, which read
-the whole cluster.
+Composes the election, and for each term a new store, controller and watches, which read the whole cluster again. Leaves
+the election to `controller_election` and the requests to brokers to the broker.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .client import ZooKeeper
 from .controller import ZooKeeperController
 from .controller_election import ControllerCandidate
 from .fenced import ControllerTerm
-from .reconciling import begin_term
+from .reconciling import first_records
 from .store import ZooKeeperStore
 from .watches import Watches
 
 _PAUSE_MS = 1_000
-"""The time in which other brokers can be elected, after this broker failed to begin a term."""
+"""The time that this broker leaves to other candidates after it failed to begin a term."""
 
 
 class ActiveController:
@@ -47,8 +47,9 @@ class ActiveController:
 class ControllerRole:
     """Calls `elected` with the controller when it is ready, and `resigned` when its term has ended.
 
-    Calls `log_dir_failed` with the ids of brokers that report a failed log directory. All calls are synchronous, on the
-    loop; listeners of the controller subscribe in `elected`.
+    Calls `controller_changed` with each new controller id, or NO_CONTROLLER, and `log_dir_failed` with the ids of
+    brokers that report a failed log directory. All calls are on the loop. `elected` is the place to subscribe to the
+    controller.
     """
 
     def __init__(
@@ -80,14 +81,14 @@ class ControllerRole:
         self._log_dir_failed = log_dir_failed
         self._reporter = reporter
         self._active: ActiveController | None = None
-        self._ended: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
         self._candidate = ControllerCandidate(
             zk,
             broker_id,
             wall_ms=wall_ms,
             sleep=sleep,
-            elected=self._begin,
-            resigned=self._end,
+            elected=self._begin_term,
+            resigned=self._end_term,
             controller_changed=controller_changed,
             reporter=reporter,
         )
@@ -109,9 +110,9 @@ class ControllerRole:
     async def close(self) -> None:
         """Resign, and end the candidacy."""
         await self._candidate.close()
-        await asyncio.gather(*self._ended)
+        await asyncio.gather(*self._closing)
 
-    def _begin(self, term: ControllerTerm) -> None:
+    def _begin_term(self, term: ControllerTerm) -> None:
         store = ZooKeeperStore(
             self._zk,
             term,
@@ -145,7 +146,7 @@ class ControllerRole:
         controller = active.controller
         try:
             await controller.open()
-            await controller.append_from(partial(_first, active.store, controller))
+            await controller.append_from(partial(_first_records, active.store, controller))
             await active.watches.start()
             if self._active is active:
                 active.ready = True
@@ -157,19 +158,19 @@ class ControllerRole:
             self._candidate.resign(active.term, pause_ms=_PAUSE_MS)
 
     def _lost(self, term: ControllerTerm, why: str) -> None:
-        """Resign: the next controller, perhaps this one, reads the cluster again."""
+        """Resign. The next controller, perhaps on this broker, reads the cluster again."""
         self._reporter.warning("controller term ended", epoch=term.epoch, why=why)
         self._candidate.resign(term)
 
-    def _end(self) -> None:
+    def _end_term(self) -> None:
         active, self._active = self._active, None
-        assert active is not None, "a term that ends has begun"
+        assert active is not None, "no term has begun"
         active.store.end()
         if active.ready:
             self._resigned()
-        ended = asyncio.create_task(self._close_term(active))
-        self._ended.add(ended)
-        ended.add_done_callback(self._ended.discard)
+        closing = asyncio.create_task(self._close_term(active))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
     async def _close_term(self, active: ActiveController) -> None:
         assert active.task is not None
@@ -180,5 +181,5 @@ class ControllerRole:
         await active.controller.close()
 
 
-async def _first(store: ZooKeeperStore, controller: Controller, image: ClusterImage) -> Sequence[Message]:
-    return begin_term(image, controller.context, store.znode_cache.restarted_in_sync)
+async def _first_records(store: ZooKeeperStore, controller: Controller, image: ClusterImage) -> Sequence[Message]:
+    return first_records(image, controller.context, store.znode_cache.restarted_in_sync)

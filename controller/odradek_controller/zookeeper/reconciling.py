@@ -1,7 +1,8 @@
-"""The records that follow from changes of other ZooKeeper clients.
+"""The records that a controller appends for the state of the znodes: at the start of its term, and after changes of
+other ZooKeeper clients.
 
-Pure. Owns the records of a new controller, and those for changed brokers, topics, partitions, states and
-configurations. Leaves reading the znodes to `znode_readers`.
+Pure. Owns the records for changed brokers, topics, partitions, states, configurations, quotas and credentials. Leaves
+reading the znodes to `load` and `znode_readers`.
 """
 
 from __future__ import annotations
@@ -33,32 +34,32 @@ from .paths import desanitized
 
 
 class PendingRecords:
-    """Records to append, and the image after them, on which the next records are decided."""
+    """Records to append, and the image after them, from which the next records follow."""
 
     def __init__(self, image: ClusterImage) -> None:
         self.image = image
         self.records: list[Message] = []
 
     def add(self, records: Iterable[Message]) -> None:
-        found = list(records)
-        if found:
-            self.records += found
-            self.image = replay(self.image, found).image
+        added = list(records)
+        if added:
+            self.records += added
+            self.image = replay(self.image, added).image
 
 
-def begin_term(
+def first_records(
     image: ClusterImage, context: CommandContext, restarted_in_sync: Mapping[tuple[str, int], frozenset[int]]
 ) -> list[Message]:
-    """Return the records of a new controller: it removes missing brokers from ISRs, elects leaders, and continues
+    """Return the records of a new controller: they remove missing brokers from ISRs, elect leaders, and continue
     reassignments and the creation of partitions.
 
-    `restarted_in_sync` are ISR members that registered after the state was written, and may have lost records: they
-    leave the ISR if it has other live members. (Kafka's controller does not notice the restart: a restarted leader
+    `restarted_in_sync` has the ISR members that registered after the state was written. They may have lost records, so
+    they leave the ISR if it has other live members. (Kafka's controller does not notice the restart: a restarted leader
     keeps its leader epoch.)
     """
     pending = PendingRecords(image)
     pending.add(_elect_live_leaders(image, context, restarted_in_sync))
-    pending.add(begin_partitions(pending.image))
+    pending.add(first_states(pending.image))
     return pending.records
 
 
@@ -69,20 +70,20 @@ def _elect_live_leaders(
     for topic in image.topics.values():
         policy = election_policy(image, topic.name, layers)
         for index, partition in enumerate(topic.partitions):
-            doubts = restarted_in_sync.get((topic.name, index), frozenset())
-            alive = tuple(replica for replica in partition.isr if image.is_active(replica))
-            alive = tuple(replica for replica in alive if replica not in doubts) or alive
-            if partition.leader in doubts:
+            restarted = restarted_in_sync.get((topic.name, index), frozenset())
+            live = tuple(replica for replica in partition.isr if image.is_active(replica))
+            live = tuple(replica for replica in live if replica not in restarted) or live
+            if partition.leader in restarted:
                 # If the broker is elected again, it leads in a new epoch.
                 partition = partition._replace(leader=NO_LEADER)
-            well = partition.leader in alive and len(alive) == len(partition.isr) and not partition.reassigning
-            if well or partition.partition_epoch == NO_STATE:
+            unchanged = partition.leader in live and len(live) == len(partition.isr) and not partition.reassigning
+            if unchanged or partition.partition_epoch == NO_STATE:
                 continue
             record = partition_change_record(
                 topic.id,
                 index,
                 partition,
-                partition._replace(isr=alive or partition.isr),
+                partition._replace(isr=live or partition.isr),
                 active=image.is_active,
                 election=Election.UNCLEAN if policy.unclean else Election.ONLINE,
                 bump_leader_epoch=True,
@@ -91,8 +92,8 @@ def _elect_live_leaders(
                 yield record
 
 
-def begin_partitions(image: ClusterImage) -> Iterator[PartitionRecord]:
-    """Return the first state of partitions that have none, if one of their replicas is live."""
+def first_states(image: ClusterImage) -> Iterator[PartitionRecord]:
+    """Return the first state of each partition that has none and has a live replica."""
     for topic in image.topics.values():
         for index, partition in enumerate(topic.partitions):
             if partition.partition_epoch == NO_STATE:
@@ -106,10 +107,11 @@ def begin_partitions(image: ClusterImage) -> Iterator[PartitionRecord]:
 # -- brokers ----------------------------------------------------------------------------------------------------------
 
 
-def brokers_changed(
+def broker_change_records(
     image: ClusterImage, present: Mapping[int, BrokerRegistration], context: CommandContext
 ) -> list[Message]:
-    """Return the records for the registered brokers. A broker with another epoch has restarted.
+    """Return the records that make the brokers of the image those in `present`. A broker with another epoch has
+    restarted.
 
     As in Kafka new brokers are added first, so that they can be elected.
     """
@@ -130,7 +132,7 @@ def brokers_changed(
         _remove_broker(pending, broker_id, context)
     for key, broker in sorted(present.items()):
         known = pending.image.brokers[key]
-        if _published(known) != _published(broker):
+        if _advertised(known) != _advertised(broker):
             pending.add([_registration(broker, known.in_controlled_shutdown, fenced=False)])
     return pending.records
 
@@ -140,14 +142,14 @@ def _remove_broker(pending: PendingRecords, broker_id: int, context: CommandCont
     pending.add(forget_lost_replicas(pending.image, broker_id, context))
 
 
-def _published(broker: BrokerRegistration) -> object:
+def _advertised(broker: BrokerRegistration) -> object:
     return broker.listeners, broker.rack, broker.features
 
 
 def _add_broker(pending: PendingRecords, broker: BrokerRegistration, context: CommandContext) -> None:
     pending.add([_registration(broker, in_controlled_shutdown=False, fenced=True)])
     pending.add(unfence_broker(pending.image, broker.id, context))
-    pending.add(begin_partitions(pending.image))
+    pending.add(first_states(pending.image))
 
 
 def _registration(broker: BrokerRegistration, in_controlled_shutdown: bool, fenced: bool) -> RegisterBrokerRecord:
@@ -162,33 +164,35 @@ def _registration(broker: BrokerRegistration, in_controlled_shutdown: bool, fenc
 # -- topics -----------------------------------------------------------------------------------------------------------
 
 
-def topic_appeared(image: ClusterImage, topic: TopicImage) -> list[Message]:
+def new_topic_records(image: ClusterImage, topic: TopicImage) -> list[Message]:
     """Return the records of a topic that another client has created."""
     pending = PendingRecords(image)
     pending.add([TopicRecord(topic.name, topic.id)])
-    pending.add(_as_found(topic.id, enumerate(topic.partitions)))
-    pending.add(begin_partitions(pending.image))
+    pending.add(_partition_records(topic.id, enumerate(topic.partitions)))
+    pending.add(first_states(pending.image))
     return pending.records
 
 
-def partitions_appeared(
+def new_partition_records(
     image: ClusterImage, topic: TopicImage, partitions: tuple[PartitionRegistration, ...]
 ) -> list[Message]:
-    """Return the records of the topic's new partitions; existing partitions do not change."""
+    """Return the records of the topic's new partitions. `partitions` has all; the existing ones do not change."""
     pending = PendingRecords(image)
     known = len(topic.partitions)
-    pending.add(_as_found(topic.id, enumerate(partitions[known:], start=known)))
+    pending.add(_partition_records(topic.id, enumerate(partitions[known:], start=known)))
     if pending.records:
-        pending.add(begin_partitions(pending.image))
+        pending.add(first_states(pending.image))
     return pending.records
 
 
-def state_changed(topic_id: Uuid, index: int, partition: PartitionRegistration) -> list[Message]:
+def state_change_records(topic_id: Uuid, index: int, partition: PartitionRegistration) -> list[Message]:
     """Return the record for a state that a leader without AlterPartition (KIP-497) has written."""
-    return list(_as_found(topic_id, [(index, partition)]))
+    return list(_partition_records(topic_id, [(index, partition)]))
 
 
-def _as_found(topic_id: Uuid, partitions: Iterable[tuple[int, PartitionRegistration]]) -> Iterator[PartitionRecord]:
+def _partition_records(
+    topic_id: Uuid, partitions: Iterable[tuple[int, PartitionRegistration]]
+) -> Iterator[PartitionRecord]:
     for index, partition in partitions:
         yield PartitionRecord(
             index,
@@ -208,8 +212,11 @@ def _as_found(topic_id: Uuid, partitions: Iterable[tuple[int, PartitionRegistrat
 # -- configurations ---------------------------------------------------------------------------------------------------
 
 
-def config_changed(image: ClusterImage, entity: str, values: Mapping[str, str]) -> list[Message]:
-    """Return the records for the configuration of an entity. Raises InvalidZnodeError."""
+def config_change_records(image: ClusterImage, entity: str, values: Mapping[str, str]) -> list[Message]:
+    """Return the records that give an entity these values: configurations, or quotas and credentials.
+
+    Raises InvalidZnodeError.
+    """
     resource = config_resource(entity)
     if resource is None:
         return [*_quotas_changed(image, entity, values), *_credentials_changed(image, entity, values)]
@@ -223,11 +230,11 @@ def config_changed(image: ClusterImage, entity: str, values: Mapping[str, str]) 
 
 def _quotas_changed(image: ClusterImage, entity: str, values: Mapping[str, str]) -> Iterator[ClientQuotaRecord]:
     key = quota_entity(entity)
-    known, found = image.security.client_quotas.get(key, {}), quotas(entity, values)
+    old, new = image.security.client_quotas.get(key, {}), quotas(entity, values)
     parts = [ClientQuotaRecord.EntityData(kind, name) for kind, name in key.parts]
-    for name in sorted({*known, *found}):
-        if known.get(name) != found.get(name):
-            yield ClientQuotaRecord(parts, name, found.get(name, 0.0), name not in found)
+    for name in sorted({*old, *new}):
+        if old.get(name) != new.get(name):
+            yield ClientQuotaRecord(parts, name, new.get(name, 0.0), name not in new)
 
 
 def _credentials_changed(image: ClusterImage, entity: str, values: Mapping[str, str]) -> Iterator[Message]:
@@ -235,10 +242,10 @@ def _credentials_changed(image: ClusterImage, entity: str, values: Mapping[str, 
     if folder != "users" or "/" in user:
         return
     name = desanitized(user)
-    found = {record.mechanism: record for record in credentials(entity, values)}
+    new = {record.mechanism: record for record in credentials(entity, values)}
     for mechanism in MECHANISMS:
-        known, record = image.security.scram_credentials.get((name, mechanism)), found.get(mechanism)
-        if record is None and known is not None:
+        old, record = image.security.scram_credentials.get((name, mechanism)), new.get(mechanism)
+        if record is None and old is not None:
             yield RemoveUserScramCredentialRecord(name, mechanism)
-        elif record is not None and record != known:
+        elif record is not None and record != old:
             yield record

@@ -46,11 +46,11 @@ from .load import (
 )
 from .reconciling import (
     PendingRecords,
-    brokers_changed,
-    config_changed,
-    partitions_appeared,
-    state_changed,
-    topic_appeared,
+    broker_change_records,
+    config_change_records,
+    new_partition_records,
+    new_topic_records,
+    state_change_records,
 )
 from .store import ZooKeeperStore
 from .topic_deletion import TopicDeletionManager
@@ -160,7 +160,7 @@ class ZnodeReaders:
                 self._unwatch(path)
             else:
                 present[broker.id] = broker
-        return brokers_changed(image, present, self._context)
+        return broker_change_records(image, present, self._context)
 
     async def _topics(self, image: ClusterImage) -> Sequence[Message]:
         """Read new, deleted and changed topics."""
@@ -213,9 +213,9 @@ class ZnodeReaders:
             if partitions[index].partition_epoch != NO_STATE:
                 external.states[name, index] = state_of(partitions[index])
         if known is not None:
-            return partitions_appeared(image, known, partitions)
+            return new_partition_records(image, known, partitions)
         if partitions:
-            records += topic_appeared(image, TopicImage(topic_id, name, partitions))
+            records += new_topic_records(image, TopicImage(topic_id, name, partitions))
             records += await self._config(image, f"topics/{name}")
         return records
 
@@ -349,7 +349,7 @@ class ZnodeReaders:
             return ()
         try:
             values = await read_config(self._zk, entity)
-            records = config_changed(image, entity, values or {})
+            records = config_change_records(image, entity, values or {})
         except InvalidZnodeError as error:
             self._damaged(error.path, error)
             return ()
@@ -373,7 +373,7 @@ class ZnodeReaders:
             if known is not None and found is not None and found.version > known.partition_epoch:
                 external.states[topic, index] = found
                 assignment = Assignment(known.replicas, known.adding_replicas, known.removing_replicas)
-                records += state_changed(image.topics[topic].id, index, registered(assignment, found))
+                records += state_change_records(image.topics[topic].id, index, registered(assignment, found))
         for path in notifications:
             await self._store.try_write(Delete(path))
         self._store.external_changes = external

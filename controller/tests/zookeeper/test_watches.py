@@ -16,7 +16,7 @@ from odradek_controller.store import NotControllerError
 from odradek_controller.zookeeper import bootstrap, paths, znodes
 from odradek_controller.zookeeper.client import NoNodeError
 from odradek_controller.zookeeper.load import read_broker
-from odradek_controller.zookeeper.reconciling import brokers_changed
+from odradek_controller.zookeeper.reconciling import broker_change_records
 from odradek_controller.zookeeper.znode_readers import CHANGE_EXPIRES_MS
 from odradek_controller.zookeeper.znodes import Assignment, BrokerZnode, PartitionState, TopicZnode
 from odradek_wire.errors import ErrorCode
@@ -304,7 +304,7 @@ async def test_a_shutdown_request_of_an_earlier_registration_is_refused() -> Non
             await again.wait()
             found = await read_broker(cluster.tool, 2)
             assert found is not None
-            return brokers_changed(image, {**image.brokers, 2: found}, controller.context)
+            return broker_change_records(image, {**image.brokers, 2: found}, controller.context)
 
         looking = asyncio.ensure_future(controller.append_from(look))
         asked = asyncio.ensure_future(controller.submit(ControlledShutdownRequest(2, old)))
