@@ -13,7 +13,7 @@ from typing import NamedTuple
 from odradek_wire.messages.access_control_entry_record import AccessControlEntryRecord
 
 from .client import NoNodeError, ZooKeeper
-from .json_text import InvalidZnodeError, Members, decode, encode
+from .json_text import InvalidZnodeError, JsonObject, decode, encode
 
 LITERAL, PREFIXED = 3, 4
 """Kafka's numbers of pattern types."""
@@ -118,7 +118,7 @@ def decode_acls(pattern: Pattern, data: bytes) -> list[AccessControlEntryRecord]
     return [_entry(pattern, acl) for acl in json.objects("acls")]
 
 
-def _entry(pattern: Pattern, acl: Members) -> AccessControlEntryRecord:
+def _entry(pattern: Pattern, acl: JsonObject) -> AccessControlEntryRecord:
     return AccessControlEntryRecord(
         resource_type=pattern.resource_type,
         resource_name=pattern.name,

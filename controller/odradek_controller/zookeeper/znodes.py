@@ -12,7 +12,7 @@ from typing import NamedTuple
 from odradek_wire.uuid import Uuid, uuid_from_text, uuid_to_text
 
 from ..image import RECOVERED, Endpoint, FeatureRange
-from .json_text import InvalidZnodeError, Members, as_hashed, decode, encode
+from .json_text import InvalidZnodeError, JsonObject, decode, encode, in_hash_order
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """Kafka's security protocols, indexed by their numbers."""
@@ -52,7 +52,7 @@ class BrokerZnode(NamedTuple):
         }
         if self.rack is not None:
             members["rack"] = self.rack
-        return encode(as_hashed(members))
+        return encode(in_hash_order(members))
 
     @staticmethod
     def decode(path: str, data: bytes) -> BrokerZnode:
@@ -70,7 +70,7 @@ class BrokerZnode(NamedTuple):
             FeatureRange(name, ranges.object(name).integer("min_version"), ranges.object(name).integer("max_version"))
             for name in ranges.members
         )
-        timestamp_ms = json.number_in_text("timestamp") if "timestamp" in json else 0
+        timestamp_ms = json.integer_in_string("timestamp") if "timestamp" in json else 0
         return BrokerZnode(
             endpoints, json.optional_text("rack"), features, json.integer("jmx_port", default=-1), timestamp_ms
         )
@@ -80,7 +80,7 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _endpoint(json: Members, text: str) -> Endpoint:
+def _endpoint(json: JsonObject, text: str) -> Endpoint:
     name, _, address = text.partition("://")
     host, _, port = address.rpartition(":")
     names = json.object("listener_security_protocol_map")
@@ -111,13 +111,15 @@ class TopicZnode(NamedTuple):
         items = self.partitions.items()
         members: dict[str, object] = {
             "version": 3,
-            "partitions": as_hashed({str(index): found.replicas for index, found in items}),
-            "adding_replicas": as_hashed({str(index): found.adding for index, found in items if found.adding}),
-            "removing_replicas": as_hashed({str(index): found.removing for index, found in items if found.removing}),
+            "partitions": in_hash_order({str(index): found.replicas for index, found in items}),
+            "adding_replicas": in_hash_order({str(index): found.adding for index, found in items if found.adding}),
+            "removing_replicas": in_hash_order(
+                {str(index): found.removing for index, found in items if found.removing}
+            ),
         }
         if self.topic_id is not None:
             members["topic_id"] = uuid_to_text(self.topic_id)
-        return encode(as_hashed(members, buckets=8))
+        return encode(in_hash_order(members, buckets=8))
 
     @staticmethod
     def decode(path: str, data: bytes) -> TopicZnode:
@@ -199,7 +201,7 @@ class ControllerZnode(NamedTuple):
     @staticmethod
     def decode(path: str, data: bytes) -> ControllerZnode:
         json = decode(path, data)
-        timestamp_ms = json.number_in_text("timestamp") if "timestamp" in json else 0
+        timestamp_ms = json.integer_in_string("timestamp") if "timestamp" in json else 0
         return ControllerZnode(json.integer("brokerid"), timestamp_ms, json.integer("kraftControllerEpoch", default=-1))
 
 
@@ -220,7 +222,7 @@ def decode_number(path: str, data: bytes) -> int:
 
 def encode_config(config: Mapping[str, str]) -> bytes:
     """Encode `/config/{topics,brokers,clients,users,ips}/X`, version 1."""
-    return encode({"version": 1, "config": as_hashed(config)})
+    return encode({"version": 1, "config": in_hash_order(config)})
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
@@ -306,7 +308,7 @@ class ProducerIdBlock(NamedTuple):
     def decode(path: str, data: bytes) -> ProducerIdBlock:
         json = decode(path, data)
         return ProducerIdBlock(
-            json.integer("broker"), json.number_in_text("block_start"), json.number_in_text("block_end")
+            json.integer("broker"), json.integer_in_string("block_start"), json.integer_in_string("block_end")
         )
 
 

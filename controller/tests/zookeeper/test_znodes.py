@@ -20,7 +20,7 @@ from odradek_controller.zookeeper.acl_znodes import (
     decode_acls,
     encode_acls,
 )
-from odradek_controller.zookeeper.json_text import InvalidZnodeError, as_hashed
+from odradek_controller.zookeeper.json_text import InvalidZnodeError, in_hash_order
 from odradek_controller.zookeeper.znodes import (
     Assignment,
     BrokerZnode,
@@ -191,16 +191,16 @@ def test_requests_of_tools_are_encoded_and_decoded() -> None:
         (TopicZnode, b"", "b'' is not JSON"),
         (TopicZnode, b"[1]", "is not a JSON object"),
         (TopicZnode, b'{"partitions":{"x":[1]}}', "'x' is not a partition number"),
-        (TopicZnode, b'{"partitions":{"0":["1"]}}', "'0' must be a list of int, got ['1']"),
+        (TopicZnode, b'{"partitions":{"0":["1"]}}', "'0' must be a list of integers, got ['1']"),
         (TopicZnode, b'{"partitions":{},"topic_id":"short"}', "is not a Kafka UUID"),
-        (PartitionState, b'{"leader":1}', "'leader_epoch' must be a whole number, got nothing"),
-        (PartitionState, b'{"leader":true}', "'leader' must be a whole number, got True"),
+        (PartitionState, b'{"leader":1}', "'leader_epoch' must be an integer, got nothing"),
+        (PartitionState, b'{"leader":true}', "'leader' must be an integer, got True"),
         (PartitionState, b"\xff\xfe{", "is not JSON"),
         (BrokerZnode, b'{"version":0}', "unknown version 0 of a broker registration"),
         (BrokerZnode, b'{"version":2,"endpoints":["PLAINTEXT:/x"]}', "'PLAINTEXT:/x' is not an endpoint"),
         (BrokerZnode, b'{"version":2,"endpoints":["NEW://x:1"]}', "'NEW://x:1' is not an endpoint"),
-        (ControllerZnode, b'{"version":2}', "'brokerid' must be a whole number, got nothing"),
-        (ProducerIdBlock, b'{"broker":1,"block_start":"x"}', "'block_start' must be a whole number in a text"),
+        (ControllerZnode, b'{"version":2}', "'brokerid' must be an integer, got nothing"),
+        (ProducerIdBlock, b'{"broker":1,"block_start":"x"}', "'block_start' must be an integer in a string"),
     ],
 )
 def test_errors_of_damaged_znodes_name_the_path(form: Any, text: bytes, why: str) -> None:
@@ -212,7 +212,7 @@ def test_errors_of_damaged_znodes_name_the_path(form: Any, text: bytes, why: str
 
 def test_an_absent_configuration_is_empty_and_a_damaged_one_an_error() -> None:
     assert znodes.decode_config("/p", b"") == {}
-    with pytest.raises(InvalidZnodeError, match="'a' must be a text, got 1"):
+    with pytest.raises(InvalidZnodeError, match="'a' must be a string, got 1"):
         znodes.decode_config("/p", b'{"version":1,"config":{"a":1}}')
 
 
@@ -222,7 +222,7 @@ def test_names_of_users_are_sanitized_as_kafka_does() -> None:
 
 
 def test_members_have_the_order_of_a_hash_table() -> None:
-    assert list(as_hashed({"compression.type": "", "segment.bytes": "", "cleanup.policy": ""})) == [
+    assert list(in_hash_order({"compression.type": "", "segment.bytes": "", "cleanup.policy": ""})) == [
         "compression.type",
         "cleanup.policy",
         "segment.bytes",
