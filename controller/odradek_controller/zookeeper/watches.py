@@ -1,8 +1,8 @@
-"""The controller's watches: they start the znode readers when other clients change znodes.
+"""The controller's watches: they run the znode readers when other clients change znodes.
 
-Each reader (`znode_readers`) registers a watch, reads all its znodes, and compares them with the image: one event may
-stand for several changes, and watches may be lost with the connection. Readers run one at a time, and nothing else
-changes the image meanwhile.
+Owns the watches, and the order in which readers run: one at a time, and no other change of the image meanwhile. Leaves
+reading to `znode_readers`. A reader registers its watch, reads all its znodes and compares them with the image, because
+several changes may give one event, and watches may be lost with the connection.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Watches:
             controller.deletions,
             watch=self._watch,
             unwatch=self._watched.discard,
-            again=self._schedule,
+            run_again=self._schedule,
             now_ms=now_ms,
             randbytes=randbytes,
             log_dir_failed=log_dir_failed,
@@ -87,9 +87,9 @@ class Watches:
             self._schedule_all()
 
     def _schedule_all(self) -> None:
-        """Schedule all readers: there are no watches at the start and after a lost connection."""
+        """Schedule all readers, as at the start and after a lost connection, when there are no watches."""
         self._watched.clear()
-        self._readers.forget()
+        self._readers.forget_unchanged_topics()
         self._due.update(dict.fromkeys(self._readers.table))
         self._wake.set()
 
@@ -102,23 +102,23 @@ class Watches:
         if path in self._watched:
             return None
         self._watched.add(path)
-        return self._changed
+        return self._znode_changed
 
-    def _changed(self, event: WatchedEvent) -> None:
+    def _znode_changed(self, event: WatchedEvent) -> None:
         """Schedule the reader of the znode, or of its parent for a broker or a topic."""
         self._watched.discard(event.path)
         folder, _, name = event.path.rpartition("/")
         if folder == paths.TOPICS:
-            self._readers.topic_changed(name)
+            self._readers.forget_unchanged_topic(name)
         self._schedule(event.path if event.path in self._readers.table else folder)
 
     def _applied(self, delta: MetadataDelta) -> None:
-        """Schedule the readers of requests that the change may have completed."""
+        """Schedule the readers of the requests that a change may have completed."""
         for path in self._readers.affected_by(delta):
             self._schedule(path)
 
     async def _run(self) -> None:
-        # Nothing is left to do at this error: the store has called `lost`.
+        # This error means that the term has ended.
         with suppress(NotControllerError):
             while True:
                 await self._wake.wait()
@@ -143,7 +143,7 @@ class Watches:
                 self._schedule_later(path)
 
     def _schedule_later(self, path: str) -> None:
-        """Schedule the reader again after a pause, because perhaps no event follows."""
+        """Schedule a failed reader again after a pause, because there may be no event."""
 
         async def later() -> None:
             await self._sleep(_PAUSE_MS)

@@ -1,9 +1,9 @@
 """Readers of the znodes that other clients change: brokers, topics, requests of tools, notifications.
 
 Owns one reader for each znode that the controller watches. A reader compares the znodes with the image, returns the
-records that follow, and gives the store the external changes, which the store need not write. Readers delete completed
-requests and handled notifications; if another client changes one first, the next run sees it. Leaves decisions to
-`reconciling` and the commands.
+records that follow, and passes the changes that are already stored to the store. Readers delete completed requests and
+handled notifications; if another client changes one first, the next run reads it again. Leaves decisions to
+`reconciling` and the commands, and the order of runs to `watches`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from .znodes import (
 )
 
 CHANGE_EXPIRES_MS = 15 * 60 * 1000
-"""The life time of a change notification, as in Kafka."""
+"""The lifetime of a change notification, as in Kafka."""
 
 Reader = Callable[[ClusterImage], Awaitable[Sequence[Message]]]
 Notification = TypeVar("Notification")
@@ -75,10 +75,10 @@ Replicas = tuple[int, ...]
 
 
 class ZnodeReaders:
-    """The readers of one term, by the path that each of them watches.
+    """The readers of one term; `table` has each reader under the path that it watches.
 
-    `watch(path)` returns the watch to register with a read; a reader calls `unwatch(path)` when the znode was missing,
-    and `again(path)` to run again.
+    `watch(path)` returns the watch to register with a read, or None. A reader calls `unwatch(path)` if the znode is
+    missing, so that no watch was registered, and `run_again(path)` to run once more.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ZnodeReaders:
         *,
         watch: Callable[[str], Watch | None],
         unwatch: Callable[[str], None],
-        again: Callable[[str], None],
+        run_again: Callable[[str], None],
         now_ms: Callable[[], int],
         randbytes: Callable[[int], bytes],
         log_dir_failed: Callable[[list[int]], None],
@@ -102,59 +102,63 @@ class ZnodeReaders:
         self._deletions = deletions
         self._watch = watch
         self._unwatch = unwatch
-        self._again = again
+        self._run_again = run_again
         self._now_ms = now_ms
         self._randbytes = randbytes
         self._log_dir_failed = log_dir_failed
         self._reporter = reporter
         self._unchanged_topics: set[str] = set()
+        """Topics whose watched znodes have not changed since they were read."""
         self._config_changes_seen: dict[str, int] = {}
+        """The path of each notification to the time when it was first read."""
         self._reassigning: dict[TopicPartition, Replicas] = {}
-        self._elected: tuple[bytes, int] | None = None
+        """The reassignments that the last run left in the request."""
+        self._completed_election: tuple[bytes, int] | None = None
         """The data and the version of the election request to delete in the next run."""
-        self._delayed: set[str] = set()
-        """Topics whose deletion waits for a reassignment."""
+        self._delayed_deletions: set[str] = set()
+        """Topics whose deletion waits for the end of a reassignment."""
         self.table: Mapping[str, Reader] = {
-            paths.BROKER_IDS: self._brokers,
-            paths.TOPICS: self._topics,
-            paths.DELETE_TOPICS: self._to_delete,
-            paths.REASSIGN_PARTITIONS: self._reassignments,
-            paths.PREFERRED_ELECTION: self._preferred_election,
-            paths.CONFIG_CHANGES: self._config_changes,
-            paths.ISR_CHANGES: self._isr_changes,
-            paths.LOG_DIR_EVENTS: self._log_dir_events,
+            paths.BROKER_IDS: self._read_brokers,
+            paths.TOPICS: self._read_topics,
+            paths.DELETE_TOPICS: self._read_delete_topics,
+            paths.REASSIGN_PARTITIONS: self._read_reassignments,
+            paths.PREFERRED_ELECTION: self._read_preferred_election,
+            paths.CONFIG_CHANGES: self._read_config_changes,
+            paths.ISR_CHANGES: self._read_isr_changes,
+            paths.LOG_DIR_EVENTS: self._read_log_dir_events,
         }
 
-    def forget(self) -> None:
-        """Read every topic in the next run: all watches are lost."""
+    def forget_unchanged_topics(self) -> None:
+        """Read every topic in the next run, because all watches are lost."""
         self._unchanged_topics.clear()
 
-    def topic_changed(self, name: str) -> None:
-        """Read this topic in the next run: its znode was set or deleted."""
+    def forget_unchanged_topic(self, name: str) -> None:
+        """Read this topic in the next run, because its znode was set or deleted."""
         self._unchanged_topics.discard(name)
 
     def affected_by(self, delta: MetadataDelta) -> list[str]:
-        """Return the paths whose readers must run after this change: it may have completed a reassignment, which a
-        topic deletion waits for, or deleted a topic."""
-        gone = {topic.name for topic in delta.deleted_topics.values()}
-        changed = gone.union(delta.image.topics_by_id[key].name for key in delta.partitions)
-        found = []
+        """Return the paths whose readers must run after this change, which may have completed a reassignment or deleted
+        a topic."""
+        deleted = {topic.name for topic in delta.deleted_topics.values()}
+        changed = deleted.union(delta.image.topics_by_id[key].name for key in delta.partitions)
+        affected = []
         if not changed.isdisjoint(topic for topic, _ in self._reassigning):
-            found.append(paths.REASSIGN_PARTITIONS)
-        if not changed.isdisjoint(self._delayed) or not gone.isdisjoint(self._store.znode_cache.deletion_requested):
-            found.append(paths.DELETE_TOPICS)
-        return found
+            affected.append(paths.REASSIGN_PARTITIONS)
+        requested = self._store.znode_cache.deletion_requested
+        if not changed.isdisjoint(self._delayed_deletions) or not deleted.isdisjoint(requested):
+            affected.append(paths.DELETE_TOPICS)
+        return affected
 
     # -- brokers and topics -------------------------------------------------------------------------------------------
 
-    async def _brokers(self, image: ClusterImage) -> Sequence[Message]:
+    async def _read_brokers(self, image: ClusterImage) -> Sequence[Message]:
         present: dict[int, BrokerRegistration] = {}
         for name in await self._children(paths.BROKER_IDS):
             path = f"{paths.BROKER_IDS}/{name}"
             try:
                 broker = await read_broker(self._zk, int(name), self._watch(path))
             except (ValueError, InvalidZnodeError) as error:
-                self._damaged(path, error)
+                self._report_damaged(path, error)
                 continue
             if broker is None:
                 self._unwatch(path)
@@ -162,23 +166,23 @@ class ZnodeReaders:
                 present[broker.id] = broker
         return broker_change_records(image, present, self._context)
 
-    async def _topics(self, image: ClusterImage) -> Sequence[Message]:
+    async def _read_topics(self, image: ClusterImage) -> Sequence[Message]:
         """Read new, deleted and changed topics."""
         names = set(await self._children(paths.TOPICS))
-        requested = sorted(names - self._unchanged_topics)
+        to_read = sorted(names - self._unchanged_topics)
         self._unchanged_topics = names
         external = ExternalChanges(deleted_topics=set(image.topics.keys() - names))
         records: list[Message] = [RemoveTopicRecord(image.topics[name].id) for name in sorted(external.deleted_topics)]
         damaged: list[InvalidZnodeError] = []
-        for found in await read_each(self._zk, damaged, requested, self._read_topic):
+        for found in await read_each(self._zk, damaged, to_read, self._read_topic):
             if found is not None:
                 try:
-                    records += await self._topic(image, found, external)
+                    records += await self._topic_records(image, found, external)
                 except InvalidZnodeError as error:
                     damaged.append(error)
         for damage in damaged:
-            self._damaged(damage.path, damage)
-        unreadable = (self._store.znode_cache.unreadable & names - set(requested)) | topics_of(damaged)
+            self._report_damaged(damage.path, damage)
+        unreadable = (self._store.znode_cache.unreadable & names - set(to_read)) | topics_of(damaged)
         self._store.znode_cache.unreadable = unreadable - image.topics.keys()
         self._store.external_changes = external
         return records
@@ -190,11 +194,12 @@ class ZnodeReaders:
             self._unwatch(path)
         return found
 
-    async def _topic(self, image: ClusterImage, found: FoundTopic, external: ExternalChanges) -> list[Message]:
-        name, nodes = found.name, self._store.znode_cache
+    async def _topic_records(self, image: ClusterImage, found: FoundTopic, external: ExternalChanges) -> list[Message]:
+        """Return the records that follow from a topic's znode; add the stored changes to `external`."""
+        name, cached_versions = found.name, self._store.znode_cache.topics
         known = image.topics.get(name)
         topic_id = found.node.topic_id
-        if known is not None and nodes.topics.get(name) == found.version and topic_id in (None, known.id):
+        if known is not None and cached_versions.get(name) == found.version and topic_id in (None, known.id):
             return []
         if topic_id is None:
             topic_id = known.id if known is not None else random_uuid(self._randbytes)
@@ -202,7 +207,7 @@ class ZnodeReaders:
             if not await self._store.try_write(Set(paths.topic(name), found.node.encode(), found.version - 1)):
                 return []
         partitions = await read_partitions(self._zk, found)
-        nodes.topics[name] = found.version
+        cached_versions[name] = found.version
         external.topics[name] = found.node
         records: list[Message] = []
         if known is not None and known.id != topic_id:
@@ -216,13 +221,14 @@ class ZnodeReaders:
             return new_partition_records(image, known, partitions)
         if partitions:
             records += new_topic_records(image, TopicImage(topic_id, name, partitions))
-            records += await self._config(image, f"topics/{name}")
+            records += await self._config_records(image, f"topics/{name}")
         return records
 
     # -- requests of tools --------------------------------------------------------------------------------------------
 
-    async def _to_delete(self, image: ClusterImage) -> Sequence[Message]:
-        """Read the topics to delete. A deletion ends when no broker has a replica, and begins after a reassignment."""
+    async def _read_delete_topics(self, image: ClusterImage) -> Sequence[Message]:
+        """Read the topics to delete. A deletion begins after the topic's reassignments, and ends when no broker has a
+        replica."""
         self._deletions.forget_removed_topics(image)
         enabled = self._context.flag(image, "delete.topic.enable")
         topics = []
@@ -233,17 +239,17 @@ class ZnodeReaders:
             elif not enabled or name not in self._store.znode_cache.unreadable:
                 await self._store.try_write(Delete(paths.delete_topic(name)))
         self._store.znode_cache.deletion_requested = {topic.name for topic in topics}
-        self._delayed = {
+        self._delayed_deletions = {
             topic.name
             for topic in topics
             if topic.id not in self._deletions and any(partition.reassigning for partition in topic.partitions)
         }
-        self._deletions.begin([topic for topic in topics if topic.name not in self._delayed])
+        self._deletions.begin([topic for topic in topics if topic.name not in self._delayed_deletions])
         return [RemoveTopicRecord(topic.id) for topic in topics if self._deletions.is_complete(topic)]
 
-    async def _reassignments(self, image: ClusterImage) -> Sequence[Message]:
+    async def _read_reassignments(self, image: ClusterImage) -> Sequence[Message]:
         """Start the listed reassignments, and remove the completed and the replaced ones from the list."""
-        request = await self._request(paths.REASSIGN_PARTITIONS)
+        request = await self._read_request(paths.REASSIGN_PARTITIONS)
         if request is None:
             self._reassigning = {}
             return ()
@@ -251,65 +257,66 @@ class ZnodeReaders:
         try:
             listed = decode_reassignment(paths.REASSIGN_PARTITIONS, data)
         except InvalidZnodeError as error:
-            self._damaged(paths.REASSIGN_PARTITIONS, error)
+            self._report_damaged(paths.REASSIGN_PARTITIONS, error)
             listed = {}
-        moving = {key: replicas for key, replicas in listed.items() if _is_moving(image, key, replicas)}
-        begun = {
+        in_progress = {key: replicas for key, replicas in listed.items() if _is_reassigning_to(image, key, replicas)}
+        # A reassignment that the last run left in the request, and that is no longer in progress, has ended.
+        new = {
             key: replicas
             for key, replicas in listed.items()
-            if key not in moving and self._reassigning.get(key) != replicas
+            if key not in in_progress and self._reassigning.get(key) != replicas
         }
-        records = self._begin_reassignments(image, begun)
-        changed = {
+        records = self._begin_reassignments(image, new)
+        begun = {
             (image.topics_by_id[record.topic_id].name, record.partition_id)
             for record in records
             if isinstance(record, PartitionChangeRecord)
         }
-        kept = {key: replicas for key, replicas in listed.items() if key in moving or key in changed}
-        self._reassigning = kept
-        if not kept:
+        remaining = {key: replicas for key, replicas in listed.items() if key in in_progress or key in begun}
+        self._reassigning = remaining
+        if not remaining:
             await self._store.try_write(Delete(paths.REASSIGN_PARTITIONS, version))
-        elif kept != listed:
-            await self._store.try_write(Set(paths.REASSIGN_PARTITIONS, encode_reassignment(kept), version))
+        elif remaining != listed:
+            await self._store.try_write(Set(paths.REASSIGN_PARTITIONS, encode_reassignment(remaining), version))
         return records
 
-    def _begin_reassignments(self, image: ClusterImage, wanted: Mapping[TopicPartition, Replicas]) -> Sequence[Message]:
+    def _begin_reassignments(self, image: ClusterImage, new: Mapping[TopicPartition, Replicas]) -> Sequence[Message]:
         request = AlterPartitionReassignmentsRequest()
-        for (topic, index), replicas in wanted.items():
-            move = AlterPartitionReassignmentsRequest.ReassignablePartition(index, list(replicas))
-            request.topics.append(AlterPartitionReassignmentsRequest.ReassignableTopic(topic, [move]))
+        for (topic, index), replicas in new.items():
+            partition = AlterPartitionReassignmentsRequest.ReassignablePartition(index, list(replicas))
+            request.topics.append(AlterPartitionReassignmentsRequest.ReassignableTopic(topic, [partition]))
         image = self._deletions.without_deleted(image)
         records, response = alter_reassignments(image, request, self._context, allow_unregistered=True)
         for topic_result in response.responses:
             for result in topic_result.partitions:
                 if result.error_code != ErrorCode.NONE:
-                    partition = f"{topic_result.name}-{result.partition_index}"
-                    self._reporter.warning("reassignment cannot start", partition=partition, why=result.error_message)
+                    name = f"{topic_result.name}-{result.partition_index}"
+                    self._reporter.warning("reassignment cannot start", partition=name, why=result.error_message)
         return records
 
-    async def _preferred_election(self, image: ClusterImage) -> Sequence[Message]:
-        """Elect the listed preferred leaders. The next run, after the records are stored, deletes the request."""
-        request = await self._request(paths.PREFERRED_ELECTION)
-        if request is None or request == self._elected:
-            self._elected = None
+    async def _read_preferred_election(self, image: ClusterImage) -> Sequence[Message]:
+        """Elect the listed preferred leaders. The next run, when the records are stored, deletes the request."""
+        request = await self._read_request(paths.PREFERRED_ELECTION)
+        if request is None or request == self._completed_election:
+            self._completed_election = None
             if request is not None:
                 await self._store.try_write(Delete(paths.PREFERRED_ELECTION, request[1]))
             return ()
-        self._elected = request
-        self._again(paths.PREFERRED_ELECTION)
+        self._completed_election = request
+        self._run_again(paths.PREFERRED_ELECTION)
         try:
             requested = [
                 ElectLeadersRequest.TopicPartitions(topic, [index])
                 for topic, index in decode_partitions(paths.PREFERRED_ELECTION, request[0])
             ]
         except InvalidZnodeError as error:
-            self._damaged(paths.PREFERRED_ELECTION, error)
+            self._report_damaged(paths.PREFERRED_ELECTION, error)
             return ()
         election = ElectLeadersRequest(election_type=PREFERRED, topic_partitions=requested)
         return elect_leaders(self._deletions.without_deleted(image), election, self._context)[0]
 
-    async def _request(self, path: str) -> tuple[bytes, int] | None:
-        """Return the data that a tool has written, and the version of the znode."""
+    async def _read_request(self, path: str) -> tuple[bytes, int] | None:
+        """Return the data and the version of a request znode; None if there is none."""
         if await self._zk.exists(path, self._watch(path)) is None:
             return None
         try:
@@ -320,8 +327,8 @@ class ZnodeReaders:
 
     # -- notifications ------------------------------------------------------------------------------------------------
 
-    async def _config_changes(self, image: ClusterImage) -> Sequence[Message]:
-        """Read the configurations of new notifications. Brokers read these, too, so they stay until they expire."""
+    async def _read_config_changes(self, image: ClusterImage) -> Sequence[Message]:
+        """Read the configurations that new notifications name; delete notifications that have expired."""
         now_ms = self._now_ms()
         entities: dict[str, None] = {}
         listed: dict[str, int] = {}
@@ -337,21 +344,21 @@ class ZnodeReaders:
             listed[path] = now_ms if seen_ms is None else seen_ms
         pending = PendingRecords(image)
         for entity in entities:
-            pending.add(await self._config(image, entity))
+            pending.add(await self._config_records(image, entity))
         self._config_changes_seen = listed
         if pending.records:
             pending.add(elect_leaderless(pending.image, self._context))
         return pending.records
 
-    async def _config(self, image: ClusterImage, entity: str) -> Sequence[Message]:
-        """Return the records that follow from the current configuration of an entity."""
+    async def _config_records(self, image: ClusterImage, entity: str) -> Sequence[Message]:
+        """Return the records that follow from the current configuration, quotas or credentials of an entity."""
         if config_resource(entity) is None and not is_quota_entity(entity):
             return ()
         try:
             values = await read_config(self._zk, entity)
             records = config_change_records(image, entity, values or {})
         except InvalidZnodeError as error:
-            self._damaged(error.path, error)
+            self._report_damaged(error.path, error)
             return ()
         if values is None:
             self._store.znode_cache.configs.pop(entity, None)
@@ -359,7 +366,7 @@ class ZnodeReaders:
             self._store.znode_cache.configs[entity] = values
         return records
 
-    async def _isr_changes(self, image: ClusterImage) -> Sequence[Message]:
+    async def _read_isr_changes(self, image: ClusterImage) -> Sequence[Message]:
         """Read the states that leaders without AlterPartition (KIP-497) have written."""
         notifications = [f"{paths.ISR_CHANGES}/{name}" for name in await self._children(paths.ISR_CHANGES)]
         partitions: dict[TopicPartition, None] = {}
@@ -379,7 +386,7 @@ class ZnodeReaders:
         self._store.external_changes = external
         return records
 
-    async def _log_dir_events(self, image: ClusterImage) -> Sequence[Message]:
+    async def _read_log_dir_events(self, image: ClusterImage) -> Sequence[Message]:
         notifications = [f"{paths.LOG_DIR_EVENTS}/{name}" for name in await self._children(paths.LOG_DIR_EVENTS)]
         brokers = {await self._read_notification(path, decode_log_dir_event) for path in notifications}
         for path in notifications:
@@ -405,14 +412,15 @@ class ZnodeReaders:
         except NoNodeError:
             return None
         except InvalidZnodeError as error:
-            self._damaged(path, error)
+            self._report_damaged(path, error)
             return None
 
-    def _damaged(self, path: str, error: Exception) -> None:
+    def _report_damaged(self, path: str, error: Exception) -> None:
         self._reporter.error("znode cannot be read and is ignored", path=path, exc_info=error)
 
 
-def _is_moving(image: ClusterImage, partition: TopicPartition, replicas: Replicas) -> bool:
+def _is_reassigning_to(image: ClusterImage, partition: TopicPartition, replicas: Replicas) -> bool:
+    """Return whether a reassignment of the partition to exactly these replicas is in progress."""
     found = image.partition(*partition)
     if found is None or not found.reassigning:
         return False
