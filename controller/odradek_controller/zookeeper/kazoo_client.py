@@ -1,7 +1,7 @@
 """`client.ZooKeeper` over the network: kazoo, a Python library, speaks the protocol on its own thread.
 
 Owns the hand-over from that thread to the loop (`_LoopHandler.put`), and the promises of the interface that kazoo does
-not keep. No other module imports kazoo.
+not keep. Leaves the order of session events to `session`. No other module imports kazoo.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ MAX_IN_FLIGHT_REQUESTS = 10
 _RETRY_SECONDS = 0.05
 _RETRY_MAX_SECONDS = 1.0
 _TCP_CONNECT_SECONDS = 2.0
-"""kazoo would wait for the session timeout, and so lose the session if one of several servers is down."""
+"""kazoo's own limit is the session timeout: if one of several servers is down, it would lose the session."""
 
 _NODE_ERRORS: dict[type[Exception], type[NodeError]] = {
     exceptions.NoNodeError: NoNodeError,
@@ -88,8 +88,8 @@ _Start = Callable[[], Any]
 class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """kazoo's handler for threads, with the event loop in place of its two worker threads.
 
-    kazoo has separate queues for watch events and responses, which lose their order; here both go to the loop in the
-    order in which kazoo's connection thread reads them.
+    With kazoo's separate queues for watch events and responses their order is lost. Here both go to the loop in the
+    order in which kazoo's connection thread receives them.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -114,12 +114,12 @@ class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return connection
 
     def put(self, callback: Callable[[], object]) -> None:
-        # The loop may be closed, if its owner has ended without closing this client.
+        # The loop may be closed while this client is still open.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback)
 
 
-class _Reports(logging.Handler):
+class _ReportHandler(logging.Handler):
     """Passes kazoo's log records to a reporter, on the loop."""
 
     def __init__(self, handler: _LoopHandler, reporter: Reporter) -> None:
@@ -128,19 +128,19 @@ class _Reports(logging.Handler):
         self._reporter = reporter
 
     def emit(self, record: logging.LogRecord) -> None:
-        says = self._reporter.info
+        report = self._reporter.info
         if record.levelno >= logging.WARNING:
-            says = self._reporter.error if record.levelno >= logging.ERROR else self._reporter.warning
-        facts: dict[str, object] = {"message": record.getMessage()}
+            report = self._reporter.error if record.levelno >= logging.ERROR else self._reporter.warning
+        fields: dict[str, object] = {"message": record.getMessage()}
         if record.exc_info and record.exc_info[1] is not None:
-            facts["exc_info"] = record.exc_info[1]
-        self._handler.put(partial(says, "connection to ZooKeeper", **facts))
+            fields["exc_info"] = record.exc_info[1]
+        self._handler.put(partial(report, "connection to ZooKeeper", **fields))
 
 
 def _logger(handler: _LoopHandler, reporter: Reporter) -> logging.Logger:
     """Return a logger outside the process's logging. Its level suppresses kazoo's message for each request."""
     logger = logging.Logger("kazoo", logging.INFO)
-    logger.addHandler(_Reports(handler, reporter))
+    logger.addHandler(_ReportHandler(handler, reporter))
     return logger
 
 
@@ -164,11 +164,11 @@ class KazooZooKeeper:
         self._kazoo = self._new_kazoo()
         self._in_flight: set[asyncio.Future[Any]] = set()
         self._waiting: deque[tuple[asyncio.Future[Any], _Start]] = deque()
-        # kazoo begins the next session before the loop knows that the last one has expired. Both count expired
-        # sessions; a request goes to kazoo only while the counts are equal.
-        self._guard = threading.Lock()
-        self._ended_for_kazoo = 0
-        self._ended_for_loop = 0
+        # kazoo begins the next session before the loop knows that the last one has expired. Its thread and the loop
+        # both count expired sessions; a request goes to kazoo only while the counts are equal.
+        self._expired_lock = threading.Lock()
+        self._sessions_expired_in_kazoo = 0
+        self._sessions_expired_on_loop = 0
 
     @classmethod
     async def connect(
@@ -212,7 +212,7 @@ class KazooZooKeeper:
         kazoo = KazooClient(
             self._servers, timeout=timeout, handler=self._handler, connection_retry=retry, logger=self._logger
         )
-        kazoo.add_listener(partial(self._heard, kazoo))
+        kazoo.add_listener(partial(self._state_changed, kazoo))
         return kazoo
 
     @property
@@ -237,47 +237,49 @@ class KazooZooKeeper:
         )
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
-        data, stat = await self._ask(path, partial(self._kazoo.get_async, self._at(path), watch=self._watcher(watch)))
+        data, stat = await self._request(
+            path, partial(self._kazoo.get_async, self._absolute(path), watch=self._watcher(watch))
+        )
         return data or b"", _stat(stat)
 
     async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
-        self._limit([Set(self._at(path), data)])
-        return _stat(await self._ask(path, partial(self._kazoo.set_async, self._at(path), data, version)))
+        self._check_size([Set(self._absolute(path), data)])
+        return _stat(await self._request(path, partial(self._kazoo.set_async, self._absolute(path), data, version)))
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self._ask(path, partial(self._kazoo.delete_async, self._at(path), version))
+        await self._request(path, partial(self._kazoo.delete_async, self._absolute(path), version))
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        start = partial(self._kazoo.exists_async, self._at(path), watch=self._watcher(watch))
-        stat: ZnodeStat | None = await self._ask(path, start)
+        start = partial(self._kazoo.exists_async, self._absolute(path), watch=self._watcher(watch))
+        stat: ZnodeStat | None = await self._request(path, start)
         return _stat(stat) if stat else None
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        start = partial(self._kazoo.get_children_async, self._at(path), watch=self._watcher(watch))
-        names: list[str] = await self._ask(path, start)
+        start = partial(self._kazoo.get_children_async, self._absolute(path), watch=self._watcher(watch))
+        names: list[str] = await self._request(path, start)
         return sorted(names)
 
     async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
-        results = await self._multi([op._replace(path=self._at(op.path)) for op in ops])
+        results = await self._multi([op._replace(path=self._absolute(op.path)) for op in ops])
         return [self._chroot.relative(result) if isinstance(result, str) else result for result in results]
 
     async def close(self) -> None:
         if not self._session.closed:
             self._session.close()
             self._waiting.clear()
-            # kazoo waits for the server's response, or for the end of an attempt to connect. If its own timeout passes
-            # first, it raises this error, and its daemon thread ends later.
+            # kazoo's `stop` waits for the server's response, or for the end of an attempt to connect. If its timeout
+            # passes first, kazoo raises this error, and its daemon thread ends later.
             with contextlib.suppress(exceptions.WriterNotClosedException):
                 await asyncio.to_thread(self._kazoo.stop)
                 self._kazoo.close()
 
-    def _at(self, path: str) -> str:
+    def _absolute(self, path: str) -> str:
         return self._chroot.absolute(path)
 
     async def _create(
         self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False
     ) -> str:
-        # kazoo's own `create` completes in two steps, the second of which may come after a later event.
+        # kazoo's own `create` completes in two steps; the second may come after a later event.
         try:
             (created,) = await self._multi([Create(path, data, ephemeral, sequential)])
         except MultiError as failed:
@@ -286,14 +288,14 @@ class KazooZooKeeper:
         return created
 
     async def _multi(self, ops: list[Op]) -> list[OpResult]:
-        """As `multi`, with the server's paths."""
+        """As `multi`, with absolute paths."""
         if not ops:
             return []
-        self._limit(ops)
+        self._check_size(ops)
         transaction = self._kazoo.transaction()
         # kazoo's `create` and `set_data` refuse znodes without data.
         transaction.operations += [_kazoo_operation(op) for op in ops]
-        results: list[Any] = await self._ask(ops[0].path, transaction.commit_async)
+        results: list[Any] = await self._request(ops[0].path, transaction.commit_async)
         for index, result in enumerate(results):
             if isinstance(result, Exception) and not isinstance(result, exceptions.RolledBackError):
                 error = _error(result, self._chroot.relative(ops[index].path))
@@ -303,11 +305,11 @@ class KazooZooKeeper:
             for result in results
         ]
 
-    def _limit(self, ops: Sequence[Op]) -> None:
+    def _check_size(self, ops: Sequence[Op]) -> None:
         if request_bytes(ops) > MAX_REQUEST_BYTES:
             raise RequestTooLargeError(f"about {request_bytes(ops)} bytes")
 
-    async def _ask(self, path: str, start: _Start) -> Any:
+    async def _request(self, path: str, start: _Start) -> Any:
         future = self._session.request()
         self._waiting.append((future, start))
         self._send()
@@ -321,23 +323,23 @@ class KazooZooKeeper:
             future, start = self._waiting.popleft()
             if future.done():
                 continue
-            with self._guard:
-                if self._ended_for_kazoo != self._ended_for_loop:
+            with self._expired_lock:
+                if self._sessions_expired_in_kazoo != self._sessions_expired_on_loop:
                     future.set_exception(SessionExpiredError("the session has expired"))
                     continue
-                answer = start()
+                result = start()
             self._in_flight.add(future)
-            answer.rawlink(partial(self._answered, future))
+            result.rawlink(partial(self._complete, future))
 
-    def _answered(self, future: asyncio.Future[Any], answer: Any) -> None:
-        error = answer.exception
+    def _complete(self, future: asyncio.Future[Any], result: Any) -> None:
+        error = result.exception
         if isinstance(error, exceptions.ConnectionLoss):
             # kazoo reports the lost connection later than the lost request.
             self._disconnected()
         self._in_flight.discard(future)
         if not future.done():
             if error is None:
-                future.set_result(answer.value)
+                future.set_result(result.value)
             else:
                 future.set_exception(error)
         self._send()
@@ -353,7 +355,7 @@ class KazooZooKeeper:
 
         return call
 
-    def _heard(self, kazoo: KazooClient, state: str) -> None:
+    def _state_changed(self, kazoo: KazooClient, state: str) -> None:
         """Pass a change of kazoo's state to the loop. Called on kazoo's connection thread."""
         if state == KazooState.CONNECTED:
             session_id, _ = kazoo.client_id
@@ -361,8 +363,8 @@ class KazooZooKeeper:
         elif state == KazooState.SUSPENDED:
             self._handler.put(self._disconnected)
         else:
-            with self._guard:
-                self._ended_for_kazoo += 1
+            with self._expired_lock:
+                self._sessions_expired_in_kazoo += 1
             self._handler.put(self._expired)
             if kazoo.client_state == KeeperState.CLOSED:
                 self._handler.put(self._stopped)
@@ -378,11 +380,11 @@ class KazooZooKeeper:
 
     def _expired(self) -> None:
         self._disconnected()
-        self._ended_for_loop += 1
+        self._sessions_expired_on_loop += 1
         self._session.became_expired()
 
     def _stopped(self) -> None:
-        """Start another kazoo client, with a new session: kazoo's thread ends at a response that it cannot read."""
+        """Start another kazoo client, because kazoo's thread has ended: it received a response that it cannot read."""
         if not self._session.closed:
             self._kazoo.close()
             self._kazoo = self._new_kazoo()
