@@ -1,8 +1,8 @@
 """The election of the controller, the broker that creates `/controller` and increments `/controller_epoch`.
 
-Owns the candidacy of one broker: its election, its resignation, and the election of another broker. One transaction
-creates `/controller` and sets `/controller_epoch`; it fails if another broker changed either first. Leaves the work of
-an elected controller to `controller_role`.
+Owns the candidacy of one broker, its terms, and the id of the current controller. One transaction creates `/controller`
+and sets `/controller_epoch`; it fails if another broker has changed either of them. Leaves the work of an elected
+controller to `controller_role`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ControllerCandidate:
 
     Calls `elected` at the start of each term, and `resigned` at its end: after `resign` or `close`, an expired session,
     or the election of another broker. Calls `controller_changed` with each new controller id, or NO_CONTROLLER. All
-    calls happen on the loop.
+    calls are on the loop.
     """
 
     def __init__(
@@ -66,12 +66,13 @@ class ControllerCandidate:
         self._controller_changed = controller_changed
         self._reporter = reporter
         self._term: ControllerTerm | None = None
-        self._leaving: ControllerTerm | None = None
-        """The term that this broker resigned from, until its `/controller` is deleted."""
+        self._resigned_term: ControllerTerm | None = None
+        """The term from which this broker has resigned, until its `/controller` is deleted."""
         self._controller_id: int | None = None
         self._wake = asyncio.Event()
         self._pause_ms = 0
         self._watching = False
+        """Whether a watch of `/controller` is registered, or its registration has been sent."""
         self._task: asyncio.Task[None] | None = None
         self._unlisten: Callable[[], None] = lambda: None
 
@@ -91,14 +92,11 @@ class ControllerCandidate:
         self._task = asyncio.create_task(self._run())
 
     def resign(self, term: ControllerTerm, *, pause_ms: int = 0) -> None:
-        """Resign from this term, if it has not ended; any broker, this one too, can be elected next.
-
-        The pause before this broker tries again lets another broker be elected.
-        """
+        """Resign from this term, if it has not ended. Any broker can be elected next; this one waits for the pause."""
         if term == self._term:
-            self._leaving = term
+            self._resigned_term = term
             self._pause_ms = pause_ms
-            self._end()
+            self._end_term()
             self._wake.set()
 
     async def close(self) -> None:
@@ -110,28 +108,28 @@ class ControllerCandidate:
             with suppress(asyncio.CancelledError):
                 await task
         if self._term is not None:
-            self._leaving = self._term
-            self._end()
+            self._resigned_term = self._term
+            self._end_term()
         if self._zk.connected:
             with suppress(ZooKeeperError):
-                await self._leave()
+                await self._delete_controller_znode()
 
     # -- events -------------------------------------------------------------------------------------------------------
 
     def _session_event(self, event: SessionEvent) -> None:
         match event:
             case SessionEvent.EXPIRED:
-                self._leaving = None
-                self._end()
+                self._resigned_term = None
+                self._end_term()
             case SessionEvent.CONNECTED:
                 self._watching = False
                 self._wake.set()
 
-    def _changed(self, event: WatchedEvent) -> None:
+    def _znode_changed(self, event: WatchedEvent) -> None:
         self._watching = False
         self._wake.set()
 
-    def _end(self) -> None:
+    def _end_term(self) -> None:
         if self._term is not None:
             self._term = None
             self._resigned()
@@ -142,32 +140,32 @@ class ControllerCandidate:
             self._wake.clear()
             try:
                 await self._zk.until_connected()
-                await self._step()
+                await self._elect_or_resign()
             except (ConnectionLossError, SessionExpiredError):
                 continue  # CONNECTED wakes this task
             except Exception as error:
                 self._reporter.error("controller election failed", exc_info=error)
 
-    async def _step(self) -> None:
-        await self._leave()
+    async def _elect_or_resign(self) -> None:
+        await self._delete_controller_znode()
         pause_ms, self._pause_ms = self._pause_ms, 0
         if pause_ms:
             await self._sleep(pause_ms)
-        holder, stat = await self._read_controller()
+        controller_id, stat = await self._read_controller()
         ours = stat is not None and stat.ephemeral_owner == self._zk.session_id
         if self._term is not None and not ours:
-            self._end()
-        self._saw(holder)
+            self._end_term()
+        self._set_controller_id(controller_id)
         if stat is None:
-            await self._try()
+            await self._try_to_elect()
         elif ours and self._term is None:
             await self._recognize(stat)
 
     async def _read_controller(self) -> tuple[int, Stat | None]:
         """Return the controller's id and the `Stat` of its znode, and register a watch."""
         while True:
-            # Set before the response arrives: the watch may fire or be lost before that.
-            watch, self._watching = None if self._watching else self._changed, True
+            # `_watching` is set before the response arrives, because the watch may fire or be lost before that.
+            watch, self._watching = None if self._watching else self._znode_changed, True
             stat = await self._zk.exists(paths.CONTROLLER, watch)
             if stat is None:
                 return NO_CONTROLLER, None
@@ -175,19 +173,19 @@ class ControllerCandidate:
                 data, stat = await self._zk.get(paths.CONTROLLER)
                 return ControllerZnode.decode(paths.CONTROLLER, data).broker_id, stat
 
-    async def _try(self) -> None:
+    async def _try_to_elect(self) -> None:
         """Try to become the controller (Kafka's registerControllerAndIncrementControllerEpoch)."""
         session_id = self._zk.session_id
         epoch, version = await self._last_epoch()
-        mine = ControllerZnode(self._broker_id, self._wall_ms()).encode()
-        create = Create(paths.CONTROLLER, mine, ephemeral=True)
+        data = ControllerZnode(self._broker_id, self._wall_ms()).encode()
+        create = Create(paths.CONTROLLER, data, ephemeral=True)
         try:
             await self._zk.multi([create, Set(paths.CONTROLLER_EPOCH, encode_number(epoch + 1), version)])
         except (MultiError, ConnectionLossError):
             # Another broker was elected; or this broker was, in a request whose response was lost.
             self._wake.set()
             return
-        self._begin(ControllerTerm(epoch + 1, version + 1, session_id))
+        self._begin_term(ControllerTerm(epoch + 1, version + 1, session_id))
 
     async def _last_epoch(self) -> tuple[int, int]:
         """Return the controller epoch, which starts at 0, and the version of its znode."""
@@ -200,33 +198,33 @@ class ControllerCandidate:
     async def _recognize(self, stat: Stat) -> None:
         """Begin the term of an election whose response was lost: `/controller` belongs to this session."""
         data, epoch_stat = await self._zk.get(paths.CONTROLLER_EPOCH)
-        _, still = await self._read_controller()
-        if still == stat:
+        _, stat_after = await self._read_controller()
+        if stat_after == stat:
             epoch = decode_number(paths.CONTROLLER_EPOCH, data)
-            self._begin(ControllerTerm(epoch, epoch_stat.version, stat.ephemeral_owner))
+            self._begin_term(ControllerTerm(epoch, epoch_stat.version, stat.ephemeral_owner))
         else:
             self._wake.set()
 
-    def _begin(self, term: ControllerTerm) -> None:
+    def _begin_term(self, term: ControllerTerm) -> None:
         if term.session_id != self._zk.session_id:
             self._wake.set()  # the session expired before the response arrived
             return
         self._term = term
-        self._saw(self._broker_id)
+        self._set_controller_id(self._broker_id)
         self._elected(term)
 
-    async def _leave(self) -> None:
-        """Delete `/controller` of the term that this broker resigned from, but not of a later one."""
-        leaving = self._leaving
-        if leaving is None:
+    async def _delete_controller_znode(self) -> None:
+        """Delete `/controller` of the term from which this broker has resigned, but not of a later term."""
+        term = self._resigned_term
+        if term is None:
             return
-        if leaving.session_id == self._zk.session_id:
+        if term.session_id == self._zk.session_id:
             with suppress(MultiError):
-                fence = Check(paths.CONTROLLER_EPOCH, leaving.epoch_version)
+                fence = Check(paths.CONTROLLER_EPOCH, term.epoch_version)
                 await self._zk.multi([fence, Delete(paths.CONTROLLER)])
-        self._leaving = None
+        self._resigned_term = None
 
-    def _saw(self, holder: int) -> None:
-        if holder != self._controller_id:
-            self._controller_id = holder
-            self._controller_changed(holder)
+    def _set_controller_id(self, controller_id: int) -> None:
+        if controller_id != self._controller_id:
+            self._controller_id = controller_id
+            self._controller_changed(controller_id)
