@@ -34,6 +34,8 @@ from .fenced import ControllerTerm
 from .znodes import ControllerZnode, decode_number, encode_number
 
 NO_CONTROLLER = -1
+_RETRY_MS = 1_000
+"""The time before a failed election is tried again."""
 
 
 class ControllerCandidate:
@@ -144,7 +146,9 @@ class ControllerCandidate:
             except (ConnectionLossError, SessionExpiredError):
                 continue  # CONNECTED wakes this task
             except Exception as error:
-                self._reporter.error("controller election failed", exc_info=error)
+                self._reporter.error("controller election failed, retrying", exc_info=error)
+                await self._sleep(_RETRY_MS)
+                self._wake.set()  # the cause may end without an event
 
     async def _elect_or_resign(self) -> None:
         await self._delete_controller_znode()

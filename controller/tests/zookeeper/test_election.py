@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
+from controller.tests.zookeeper.cluster import Reports
 from controller.tests.zookeeper.kit import DoubleWorld, World
 
 from odradek_controller.store import NotControllerError
@@ -15,13 +16,13 @@ from odradek_controller.zookeeper.client import Create, ZooKeeper
 from odradek_controller.zookeeper.controller_election import NO_CONTROLLER, ControllerCandidate
 from odradek_controller.zookeeper.fenced import ControllerTerm, FencedWriter
 from odradek_controller.zookeeper.znodes import ControllerZnode
-from odradek_log.reporting import StandardReporter
+from odradek_log.reporting import Reporter, StandardReporter
 
 
 class Broker:
     """A candidate with its own session, and its recorded calls."""
 
-    def __init__(self, world: World, zk: ZooKeeper, broker_id: int) -> None:
+    def __init__(self, world: World, zk: ZooKeeper, broker_id: int, reporter: Reporter) -> None:
         self.zk = zk
         self.id = broker_id
         self.events: list[ControllerTerm | str] = []
@@ -34,7 +35,7 @@ class Broker:
             elected=self.events.append,
             resigned=lambda: self.events.append("resigned"),
             controller_changed=self.controller_changed.append,
-            reporter=StandardReporter(),
+            reporter=reporter,
         )
 
     @property
@@ -47,8 +48,9 @@ class Election:
         self.world = world
         self.brokers: list[Broker] = []
 
-    async def join(self) -> Broker:
-        broker = Broker(self.world, await self.world.connect(), len(self.brokers) + 1)
+    async def join(self, reporter: Reporter | None = None) -> Broker:
+        zk = await self.world.connect()
+        broker = Broker(self.world, zk, len(self.brokers) + 1, reporter or StandardReporter())
         self.brokers.append(broker)
         broker.candidate.start()
         return broker
@@ -201,20 +203,14 @@ async def test_an_expired_session_ends_the_term_first() -> None:
         assert first.candidate.term == ControllerTerm(2, 2, first.zk.session_id)
 
 
-async def test_a_damaged_epoch_is_reported_and_no_broker_is_elected(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_broker_is_elected_when_a_damaged_epoch_is_repaired() -> None:
     async with election(DoubleWorld()) as found:
-        zk = await found.world.connect()
-        await zk.create(paths.CONTROLLER_EPOCH, b"many")
-        reported: list[str] = []
-
-        class Reporter(StandardReporter):
-            def error(self, event: str, **fields: object) -> None:
-                reported.append(f"{event}: {fields['exc_info']}")
-
-        broker = Broker(found.world, zk, 1)
-        broker.candidate._reporter = Reporter()
-        found.brokers.append(broker)
-        broker.candidate.start()
-        await found.world.until(lambda: bool(reported))
-        assert reported == ["controller election failed: /controller_epoch: b'many' is not a number"]
-        assert not broker.leads
+        tool, reports = await found.world.connect(), Reports()
+        await tool.create(paths.CONTROLLER_EPOCH, b"many")
+        broker = await found.join(reports)
+        await found.world.until(lambda: bool(reports.said))
+        assert "controller election failed, retrying" in reports.said[0]
+        assert "/controller_epoch: b'many' is not a number" in reports.said[0]
+        assert broker.events == []
+        await tool.set(paths.CONTROLLER_EPOCH, b"6")
+        await found.world.until(lambda: broker.events == [ControllerTerm(7, 2, broker.zk.session_id)])
