@@ -58,7 +58,7 @@ class WatchedZooKeeper(ZooKeeperServerDouble):
 
     def crash(self, client: ZooKeeperClientDouble) -> None:
         # Keep the futures of unanswered requests: asyncio would report their destruction.
-        self._unanswered += [*client._session._requests, *client._session._waiting]
+        self._unanswered += client.pending
         super().crash(client)
 
     def force(self, op: Op) -> None:

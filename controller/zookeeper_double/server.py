@@ -1,4 +1,4 @@
-"""ZooKeeper in memory: one server and its clients in one process, on timers that are passed in.
+"""ZooKeeper in memory: one server and its clients in one process, on timers that the caller passes in.
 
 Owns sessions, connections, watches and their faults. Leaves the effect of transactions to `tree`. Nothing is random:
 the same order of timers gives the same order of events. The contract tests compare it with a real server.
@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from odradek_controller.zookeeper.chroot import Chroot
 from odradek_controller.zookeeper.client import (
@@ -54,7 +54,7 @@ class Timers(Protocol):
 
 
 class ZooKeeperServerDouble:
-    """The server, and the faults that a test injects.
+    """The server, and the faults that a test or the simulation injects.
 
     A session ends when the server gets no ping from its client for the session timeout. As with a real server, a client
     that gets no response for two thirds of that time closes the connection, and connects again as soon as it can.
@@ -73,8 +73,8 @@ class ZooKeeperServerDouble:
     async def connect(
         self, *, chroot: str = "", session_timeout_ms: int = 18_000, timers: Timers | None = None
     ) -> ZooKeeperClientDouble:
-        """Return a client with a session; create its chroot if it is missing. Responses arrive on the client's
-        `timers`, if given."""
+        """Return a client with a session; create its chroot if it is missing. `timers` are those of the client's
+        process, on which it receives messages; by default those of the server."""
         client = ZooKeeperClientDouble(self, timers or self._timers, Chroot(chroot), session_timeout_ms)
         self._clients.append(client)
         client.reconnect()
@@ -86,7 +86,7 @@ class ZooKeeperServerDouble:
 
     def drop(self, client: ZooKeeperClientDouble) -> None:
         """Reset a client's connection and lose its messages. The client connects again immediately, if it can."""
-        client.lost(client.connection)
+        client.lose_connection(client.connection)
 
     def cut(self, client: ZooKeeperClientDouble, *, to_server: bool = True, to_client: bool = True) -> None:
         """Delay all messages in these directions until `heal`."""
@@ -100,7 +100,8 @@ class ZooKeeperServerDouble:
         client.link_changed()
 
     def freeze(self, client: ZooKeeperClientDouble, frozen: bool) -> None:
-        """Stop or resume the pings of a client's process. Its own timers decide when it receives messages."""
+        """Stop or resume the pings of a client, as of a process that is stopped. Its timers decide when it receives
+        messages."""
         client.frozen = frozen
         if client.connection is not None and client.connection.session is not None:
             self.update_session_timer(client.connection.session)
@@ -109,10 +110,10 @@ class ZooKeeperServerDouble:
         """Expire a client's session now."""
         session = self._sessions.get(client.session_id)
         if session is not None:
-            self._end(session)
+            self._end_session(session)
 
     def crash(self, client: ZooKeeperClientDouble) -> None:
-        """End a client's process: it gets no event or response, and its session lasts for its timeout."""
+        """End a client's process: it gets no event or response any more, and its session lasts until its timeout."""
         self.forget(client)
         client.crash()
 
@@ -122,10 +123,10 @@ class ZooKeeperServerDouble:
         for session in self._sessions.values():
             session.stop_timer()
         for client in tuple(self._clients):
-            client.lost(client.connection)
+            client.lose_connection(client.connection)
 
     def start(self) -> None:
-        """Start the server again, with all znodes; each session gets its whole timeout again."""
+        """Start the server again, with all znodes and sessions; each session has its whole timeout again."""
         self.up = True
         for session in tuple(self._sessions.values()):
             self.update_session_timer(session)
@@ -149,24 +150,24 @@ class ZooKeeperServerDouble:
         session = self._sessions.get(session_id)
         client = connection.client
         if session is None:
-            connection.answer(lambda: client.learn_expired(connection))
+            connection.to_client.send(lambda: client.receive_expiry(connection))
             return
         connection.session = session
         session.connection = connection
         session.stop_timer()
         self.update_session_timer(session)
-        connection.answer(lambda: client.learn_connected(connection, session_id))
+        connection.to_client.send(lambda: client.receive_session(connection, session_id))
 
     def update_session_timer(self, session: _ServerSession) -> None:
-        """Run the session's timer while the pings of its client do not arrive."""
+        """Run the session's timer if the pings of its client do not arrive, and stop it if they do."""
         if not self.up or session.pings_arrive:
             session.stop_timer()
         elif session.timer is None and session.id in self._sessions:
-            session.timer = self._timers.call_later(session.timeout_ms, lambda: self._end(session))
+            session.timer = self._timers.call_later(session.timeout_ms, lambda: self._end_session(session))
 
     def close_session(self, connection: _Connection) -> None:
         if connection.session is not None:
-            self._end(connection.session)
+            self._end_session(connection.session)
 
     def get(self, connection: _Connection, path: str, watch: bool) -> tuple[bytes, Stat]:
         found = self._tree.get(path)
@@ -191,14 +192,14 @@ class ZooKeeperServerDouble:
         self._notify(events)
         return results
 
-    def _end(self, session: _ServerSession) -> None:
+    def _end_session(self, session: _ServerSession) -> None:
         session.stop_timer()
         del self._sessions[session.id]
         _, events = self._tree.commit([Delete(path) for path in self._tree.ephemerals(session.id)], session.id)
         self._notify(events)
         connection = session.connection
         if connection is not None:
-            connection.answer(lambda: connection.client.lost(connection))
+            connection.to_client.send(lambda: connection.client.lose_connection(connection))
             connection.session = session.connection = None
 
     def _notify(self, events: Sequence[WatchedEvent]) -> None:
@@ -219,13 +220,12 @@ class _ServerSession:
 
     @property
     def pings_arrive(self) -> bool:
-        """Whether the client's pings arrive."""
+        """Whether the server receives the client's pings."""
         connection = self.connection
         if connection is None:
             return False
         client = connection.client
-        heard = not client.cut_to_server and not client.frozen
-        return client.connected and client.connection is connection and heard
+        return client.connected and client.connection is connection and not client.cut_to_server and not client.frozen
 
     def stop_timer(self) -> None:
         if self.timer is not None:
@@ -276,20 +276,17 @@ class _Connection:
         self.data_watches: set[str] = set()
         self.child_watches: set[str] = set()
 
-    def answer(self, arrive: Callable[[], None]) -> None:
-        self.to_client.send(arrive)
-
     def notify(self, event: WatchedEvent) -> None:
-        """Send an event to a client that watches the znode: once, even if both kinds of watch see its deletion."""
-        seen = False
+        """Send the event if the client watches the znode: once, even if both kinds of watch report its deletion."""
+        watched = False
         if event.type is not EventType.CHILD and event.path in self.data_watches:
             self.data_watches.remove(event.path)
-            seen = True
+            watched = True
         if event.type in (EventType.CHILD, EventType.DELETED) and event.path in self.child_watches:
             self.child_watches.remove(event.path)
-            seen = True
-        if seen:
-            self.answer(lambda: self.client.notified(self, event))
+            watched = True
+        if watched:
+            self.to_client.send(lambda: self.client.receive_event(self, event))
 
     def break_off(self) -> None:
         self.to_server.break_off()
@@ -309,13 +306,18 @@ class ZooKeeperClientDouble:
         self._server = server
         self._timers = timers
         self._session = Session()
-        self._resumes = 0
-        """The id of the session that the next connection continues; 0 for a new session."""
+        self._next_session = 0
+        """The id of the session in which the client connects next; 0 for a new session."""
         self._response_timer: Timer | None = None
-        """Closes a connection that gets no response."""
+        """Closes the connection of a link that was cut."""
         self._closed: asyncio.Future[None] | None = None
         self._data_watches: dict[str, list[Watch]] = {}
         self._child_watches: dict[str, list[Watch]] = {}
+
+    @property
+    def pending(self) -> list[asyncio.Future[Any]]:
+        """The futures of requests without a response, and of callers that wait for a connection."""
+        return self._session.pending
 
     @property
     def session_id(self) -> int:
@@ -334,12 +336,12 @@ class ZooKeeperClientDouble:
     async def create(
         self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False
     ) -> str:
-        created = await self._one(Create(self.chroot.absolute(path), data, ephemeral, sequential))
+        created = await self._commit_one(Create(self.chroot.absolute(path), data, ephemeral, sequential))
         return self.chroot.relative(cast(str, created))
 
     async def create_at(self, path: str) -> None:
         """Create a znode without data at a path of the server, which starts with the chroot."""
-        await self._one(Create(path))
+        await self._commit_one(Create(path))
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         at = self.chroot.absolute(path)
@@ -349,13 +351,13 @@ class ZooKeeperClientDouble:
                 self._data_watches.setdefault(at, []).append(watch)
             return found
 
-        return await self._ask(lambda connection: self._server.get(connection, at, watch is not None), received)
+        return await self._request(lambda connection: self._server.get(connection, at, watch is not None), received)
 
     async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
-        return cast(Stat, await self._one(Set(self.chroot.absolute(path), data, version)))
+        return cast(Stat, await self._commit_one(Set(self.chroot.absolute(path), data, version)))
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self._one(Delete(self.chroot.absolute(path), version))
+        await self._commit_one(Delete(self.chroot.absolute(path), version))
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         at = self.chroot.absolute(path)
@@ -365,7 +367,7 @@ class ZooKeeperClientDouble:
                 self._data_watches.setdefault(at, []).append(watch)
             return found
 
-        return await self._ask(lambda connection: self._server.exists(connection, at, watch is not None), received)
+        return await self._request(lambda connection: self._server.exists(connection, at, watch is not None), received)
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         at = self.chroot.absolute(path)
@@ -375,7 +377,9 @@ class ZooKeeperClientDouble:
                 self._child_watches.setdefault(at, []).append(watch)
             return found
 
-        return await self._ask(lambda connection: self._server.children(connection, at, watch is not None), received)
+        return await self._request(
+            lambda connection: self._server.children(connection, at, watch is not None), received
+        )
 
     async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
         if not ops:
@@ -405,21 +409,21 @@ class ZooKeeperClientDouble:
             connection = self.connection = _Connection(
                 self, self._server.new_pipe(), self._server.new_pipe(self._timers)
             )
-            connection.to_server.send(lambda: self._server.attach(connection, self._resumes))
+            connection.to_server.send(lambda: self._server.attach(connection, self._next_session))
 
-    def learn_connected(self, connection: _Connection, session_id: int) -> None:
+    def receive_session(self, connection: _Connection, session_id: int) -> None:
         if connection is self.connection:
-            self._resumes = session_id
+            self._next_session = session_id
             self._session.became_connected(session_id)
             self.link_changed()
 
-    def learn_expired(self, connection: _Connection) -> None:
+    def receive_expiry(self, connection: _Connection) -> None:
         if connection is self.connection:
-            self._resumes = 0
+            self._next_session = 0
             self._session.became_expired()
             connection.to_server.send(lambda: self._server.attach(connection, 0))
 
-    def lost(self, connection: _Connection | None) -> None:
+    def lose_connection(self, connection: _Connection | None) -> None:
         """Handle a lost connection; if it is the current one, open the next."""
         if connection is None or connection is not self.connection:
             return
@@ -432,13 +436,13 @@ class ZooKeeperClientDouble:
         self.reconnect()
 
     def crash(self) -> None:
-        """End the process: its requests never get a response."""
+        """End with the process: its requests never get a response."""
         self._session.crash()
         if self.connection is not None:
             self._abandon(self.connection)
 
     def link_changed(self) -> None:
-        """Handle a link that was cut or healed, or that has a session now."""
+        """Apply a cut or a repair of the link to the connection, also to a new one."""
         self.reconnect()
         connection = self.connection
         if connection is None:
@@ -450,12 +454,12 @@ class ZooKeeperClientDouble:
             self._cancel_response_timer()
         elif self._response_timer is None:
             self._response_timer = self._timers.call_later(
-                self.session_timeout_ms * 2 // 3, lambda: self.lost(connection)
+                self.session_timeout_ms * 2 // 3, lambda: self.lose_connection(connection)
             )
         connection.to_server.flow()
         connection.to_client.flow()
 
-    def notified(self, connection: _Connection, event: WatchedEvent) -> None:
+    def receive_event(self, connection: _Connection, event: WatchedEvent) -> None:
         if connection is not self.connection:
             return
         called: list[Watch] = []
@@ -480,7 +484,7 @@ class ZooKeeperClientDouble:
             self._response_timer.cancel()
             self._response_timer = None
 
-    async def _one(self, op: Op) -> OpResult:
+    async def _commit_one(self, op: Op) -> OpResult:
         try:
             (result,) = await self._commit([op])
         except MultiError as failed:
@@ -489,10 +493,10 @@ class ZooKeeperClientDouble:
 
     async def _commit(self, ops: Sequence[Op]) -> list[OpResult]:
         if request_bytes(ops) > MAX_REQUEST_BYTES:
-            raise RequestTooLargeError(f"about {request_bytes(ops)} bytes")
-        return await self._ask(lambda connection: self._server.commit(connection, ops), lambda results: results)
+            raise RequestTooLargeError(f"about {request_bytes(ops)} bytes, at most {MAX_REQUEST_BYTES} are allowed")
+        return await self._request(lambda connection: self._server.commit(connection, ops), lambda results: results)
 
-    async def _ask(self, do: Callable[[_Connection], _T], received: Callable[[_T], _T]) -> _T:
+    async def _request(self, do: Callable[[_Connection], _T], received: Callable[[_T], _T]) -> _T:
         """Call `do` on the server, and `received` when the response arrives."""
         future = self._session.request()
         connection = self.connection
@@ -505,9 +509,9 @@ class ZooKeeperClientDouble:
                 found = do(connection)
             except ZooKeeperError as error:
                 refusal = self._relative(error)
-                connection.answer(lambda: None if future.done() else future.set_exception(refusal))
+                connection.to_client.send(lambda: None if future.done() else future.set_exception(refusal))
             else:
-                connection.answer(lambda: self._answered(connection, future, lambda: received(found)))
+                connection.to_client.send(lambda: self._receive(connection, future, lambda: received(found)))
 
         connection.to_server.send(arrived)
         return cast(_T, await future)
@@ -520,7 +524,7 @@ class ZooKeeperClientDouble:
                 return MultiError(index, type(cause)(self.chroot.relative(path)))
         return error
 
-    def _answered(self, connection: _Connection, future: asyncio.Future[_T], result: Callable[[], _T]) -> None:
+    def _receive(self, connection: _Connection, future: asyncio.Future[_T], result: Callable[[], _T]) -> None:
         if connection is self.connection:
             found = result()
             if not future.done():

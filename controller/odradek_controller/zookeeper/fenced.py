@@ -61,7 +61,9 @@ class FencedWriter:
         parts = list(_cut(ops, max_bytes))
         for part in parts:
             if request_bytes(part) > _LARGEST:
-                raise RequestTooLargeError(f"{part[0].path}: about {request_bytes(part)} bytes")
+                raise RequestTooLargeError(
+                    f"{part[0].path}: about {request_bytes(part)} bytes, at most {_LARGEST} are allowed"
+                )
         for part in parts:
             await self._transaction(part)
 

@@ -307,7 +307,7 @@ class KazooZooKeeper:
 
     def _check_size(self, ops: Sequence[Op]) -> None:
         if request_bytes(ops) > MAX_REQUEST_BYTES:
-            raise RequestTooLargeError(f"about {request_bytes(ops)} bytes")
+            raise RequestTooLargeError(f"about {request_bytes(ops)} bytes, at most {MAX_REQUEST_BYTES} are allowed")
 
     async def _request(self, path: str, start: _Start) -> Any:
         future = self._session.request()
@@ -414,5 +414,5 @@ def _error(error: Exception, path: str) -> ZooKeeperError:
     if isinstance(error, exceptions.SessionExpiredError):
         return SessionExpiredError("the session has expired")
     if isinstance(error, exceptions.ConnectionLoss):
-        return ConnectionLossError("the connection broke")
+        return ConnectionLossError("the connection is lost")
     return ZooKeeperError(f"{type(error).__name__} at {path}")

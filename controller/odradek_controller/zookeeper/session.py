@@ -1,7 +1,7 @@
 """The client's side of a session: its listeners, and the requests that fail when its connection is lost.
 
 Owns the order of events (DISCONNECTED, then the failed requests; EXPIRED before the CONNECTED of the next session).
-Leaves the detection of events to the client.
+Leaves requests, responses and the detection of events to the client.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _T = TypeVar("_T")
 
 
 def call(callback: Callable[[_T], None], event: _T) -> None:
-    """Call a listener. The loop reports an exception, so that other listeners get the event, too."""
+    """Call a listener or a watch. The loop reports its exception, so that the others get the event, too."""
     try:
         callback(event)
     except Exception as error:
         asyncio.get_running_loop().call_exception_handler(
-            {"message": f"a listener of ZooKeeper failed at {event}", "exception": error}
+            {"message": f"a callback for ZooKeeper's event {event} failed", "exception": error}
         )
 
 
@@ -37,14 +37,17 @@ class Session:
         self._waiting: list[asyncio.Future[None]] = []
 
     def listen(self, listener: SessionListener) -> Callable[[], None]:
-        def forget() -> None:
+        """As `ZooKeeper.listen`."""
+
+        def unlisten() -> None:
             if listener in self._listeners:
                 self._listeners.remove(listener)
 
         self._listeners.append(listener)
-        return forget
+        return unlisten
 
     async def until_connected(self) -> None:
+        """As `ZooKeeper.until_connected`."""
         while not self.connected:
             if self.closed:
                 raise SessionExpiredError("the client is closed")
@@ -57,7 +60,10 @@ class Session:
                     self._waiting.remove(future)
 
     def request(self) -> asyncio.Future[Any]:
-        """Return the future response of a request to send; it fails when the connection is lost."""
+        """Return the future response of a new request; it fails when the connection is lost.
+
+        Raises ConnectionLossError, or SessionExpiredError when the client is closed.
+        """
         if self.closed:
             raise SessionExpiredError("the client is closed")
         if not self.connected:
@@ -66,6 +72,11 @@ class Session:
         self._requests[future] = None
         future.add_done_callback(lambda done: self._requests.pop(done, None))
         return future
+
+    @property
+    def pending(self) -> list[asyncio.Future[Any]]:
+        """The futures of requests without a response, and of callers that wait for a connection."""
+        return [*self._requests, *self._waiting]
 
     def became_connected(self, session_id: int) -> None:
         self.id = session_id
@@ -79,14 +90,14 @@ class Session:
             return
         self.connected = False
         self._notify(SessionEvent.DISCONNECTED)
-        self._fail(lambda: ConnectionLossError("the connection broke"))
+        self._fail(lambda: ConnectionLossError("the connection is lost"))
 
     def became_expired(self) -> None:
         self.became_disconnected()
         self._notify(SessionEvent.EXPIRED)
 
     def close(self) -> None:
-        """Fail all requests; call no listener any more."""
+        """Fail all requests, and remove all listeners."""
         self.closed = True
         self.connected = False
         self._listeners.clear()
@@ -94,7 +105,7 @@ class Session:
         self._wake()
 
     def crash(self) -> None:
-        """Abandon all requests, which then never complete, and call no listener any more."""
+        """End as with the process: all requests stay without a response, and no listener is called any more."""
         self._requests.clear()
         self._waiting.clear()
         self.close()
