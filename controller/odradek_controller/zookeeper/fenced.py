@@ -1,7 +1,7 @@
-"""Fenced writes of the controller: a transaction succeeds only in the epoch that the controller was elected with.
+"""Fenced writes of the controller: a transaction succeeds only while `/controller_epoch` has the epoch of the term.
 
 Owns the fence, the outcome of transactions whose connection was lost, and the split of changes that are too large for
-one request. A fenced controller gets one call of `lost`, and NotControllerError from every write.
+one request. Leaves the operations of a change to `znode_operations`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .client import (
 
 MAX_BYTES = MAX_REQUEST_BYTES // 2
 """The maximum size of a transaction with several operations."""
-_LARGEST = MAX_REQUEST_BYTES - 4096
+_MAX_OPERATION_BYTES = MAX_REQUEST_BYTES - 4096
 """The maximum size of a single operation; the rest is for the fence and a chroot."""
 
 
@@ -43,7 +43,8 @@ class ControllerTerm(NamedTuple):
 
 
 class FencedWriter:
-    """Writes transactions in one term. Calls `lost` once, with the reason, when the term has ended."""
+    """Writes transactions in one term. Calls `lost` once, with the reason, when a write finds that the term has ended;
+    then every write raises NotControllerError."""
 
     def __init__(self, zk: ZooKeeper, term: ControllerTerm, lost: Callable[[str], None]) -> None:
         self._zk = zk
@@ -55,14 +56,14 @@ class FencedWriter:
         """Write the operations in order, in as few transactions as their size allows.
 
         Raises NotControllerError if another controller was elected, the session has ended, or the znodes are not in the
-        expected state. The first of several transactions may then have been written, as in Kafka; the next controller
-        completes the change. Raises RequestTooLargeError, with nothing written, for a single znode with too much data.
+        expected state. Some of several transactions may then be written, as in Kafka; the next controller completes the
+        change. Raises RequestTooLargeError, before it writes anything, if the data of one znode is too large.
         """
-        parts = list(_cut(ops, max_bytes))
+        parts = list(_split(ops, max_bytes))
         for part in parts:
-            if request_bytes(part) > _LARGEST:
+            if request_bytes(part) > _MAX_OPERATION_BYTES:
                 raise RequestTooLargeError(
-                    f"{part[0].path}: about {request_bytes(part)} bytes, at most {_LARGEST} are allowed"
+                    f"{part[0].path}: about {request_bytes(part)} bytes, at most {_MAX_OPERATION_BYTES} are allowed"
                 )
         for part in parts:
             await self._transaction(part)
@@ -80,7 +81,7 @@ class FencedWriter:
         self._why_lost = self._why_lost or "this controller has resigned"
 
     def lose(self, why: str) -> NotControllerError:
-        """End the term because of `why`. Return the error to raise."""
+        """End the term with the reason `why`. Return the error to raise."""
         if not self._why_lost:
             self._why_lost = why
             self._lost(why)
@@ -102,9 +103,9 @@ class FencedWriter:
             except SessionExpiredError as error:
                 raise self.lose("the session has ended") from error
             except ConnectionLossError:
-                done = await self._done(ops)
+                written = await self._is_written(ops)
                 self._check_session()  # if the session has ended, the next controller reads the result
-                if done:
+                if written:
                     return
 
     def _check_session(self) -> None:
@@ -113,26 +114,25 @@ class FencedWriter:
         if self._zk.session_id != self._term.session_id:
             raise self.lose("the session has ended")
 
-    async def _done(self, ops: Sequence[Op]) -> bool:
-        """Return whether the transaction was written before the connection was lost: one operation proves it for
-        all."""
+    async def _is_written(self, ops: Sequence[Op]) -> bool:
+        """Return whether the transaction was written before the connection was lost; one of its operations shows it."""
         while True:
             try:
                 await self._zk.until_connected()
                 for op in ops:
-                    done = await self._one_done(op, ops)
-                    if done is not None:
-                        return done
-                return False  # none of the operations can be checked: writing them twice does no harm
+                    written = await self._is_operation_written(op, ops)
+                    if written is not None:
+                        return written
+                return False  # no znode shows it: writing these operations twice does no harm
             except ConnectionLossError:
                 continue
             except SessionExpiredError as error:
                 raise self.lose("the session has ended") from error
 
-    async def _one_done(self, op: Op, ops: Sequence[Op]) -> bool | None:
+    async def _is_operation_written(self, op: Op, ops: Sequence[Op]) -> bool | None:
         """Return whether the operation was written; None if its znode does not show it.
 
-        Only the controller writes these znodes, except with `try_write`.
+        Except with `try_write`, only the controller writes these znodes.
         """
         match op:
             case Create(path, data, False, False):
@@ -152,7 +152,7 @@ class FencedWriter:
         return None
 
 
-def _cut(ops: Sequence[Op], max_bytes: int) -> Iterable[Sequence[Op]]:
+def _split(ops: Sequence[Op], max_bytes: int) -> Iterable[Sequence[Op]]:
     part: list[Op] = []
     size = 0
     for op in ops:
