@@ -1,9 +1,9 @@
 """Translate the control requests of ZooKeeper mode into metadata deltas.
 
-Owns the image, which follows from LeaderAndIsr, UpdateMetadata, StopReplica and the znodes of configurations, the
-replicas that are assigned to this broker, and the three epochs that fence outdated requests: controller, broker and
-leader epoch. UpdateMetadata has the state of every partition for clients; only LeaderAndIsr and StopReplica change the
-replicas of this broker. Pure: it neither reads nor sends. Sources: ReplicaManager, ZkMetadataCache and KafkaApis of
+Owns this broker's image, the replicas that the controller has assigned to this broker, and the checks of the three
+epochs that fence outdated requests: controller, broker and leader epoch. UpdateMetadata has the state of every
+partition for clients; only LeaderAndIsr and StopReplica change the replicas of this broker. Pure: it neither reads nor
+sends. Leaves the order of requests to `control_requests`. Sources: ReplicaManager, ZkMetadataCache and KafkaApis of
 Kafka 3.9.
 """
 
@@ -30,7 +30,7 @@ from odradek_controller.image import (
 from odradek_controller.replay import replay
 from odradek_controller.zookeeper.json_text import InvalidZnodeError
 from odradek_controller.zookeeper.reconciling import config_change_records
-from odradek_controller.zookeeper.znodes import TopicPartition
+from odradek_controller.zookeeper.znodes import PROTOCOLS, TopicPartition
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from odradek_wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -38,20 +38,20 @@ from odradek_wire.messages.update_metadata import UpdateMetadataRequest, UpdateM
 from odradek_wire.uuid import ZERO_UUID, Uuid
 
 FULL = 2
-"""The type of a request that names all partitions (AbstractControlRequest.Type); Kafka's controller of ZooKeeper mode
-never sends it."""
+"""The type of a request that names all partitions (AbstractControlRequest.Type). Kafka's controller never sends it in
+ZooKeeper mode."""
 LEADER_DURING_DELETE = -2
 EPOCH_DURING_DELETE = -2
 _NO_EPOCH = -1
 
 _UNKNOWN = PartitionRegistration((), (), NO_LEADER, -1, -1)
-"""A partition that no request has named yet, although one has named a later partition of the topic."""
+"""A partition that no request has named yet, while a request has named one with a higher number."""
 
 Response = TypeVar("Response")
 
 
 class Outcome(NamedTuple, Generic[Response]):
-    """A response, and the delta to apply, if any, before the broker sends it."""
+    """A response, and the delta to apply before the broker sends it; None if nothing changes."""
 
     delta: MetadataDelta | None
     response: Response
@@ -62,11 +62,12 @@ class AssignedReplica(NamedTuple):
 
     topic_id: Uuid
     leader_epoch: int
-    halted: bool = False
+    stopped: bool = False
+    """Whether a StopReplica request has stopped it since the last LeaderAndIsr request."""
 
 
 class ControlRequestAdapter:
-    """Translates the controller's requests, in their order, into deltas."""
+    """Translates the controller's requests, and changed znodes, into deltas. Call it in the order of the requests."""
 
     def __init__(self, image: ClusterImage, broker_id: int) -> None:
         """`image` has the cluster id, the levels and the configurations."""
@@ -78,12 +79,13 @@ class ControlRequestAdapter:
 
     @property
     def broker_epoch(self) -> int:
-        """The epoch of this broker's registration; -1 before it."""
+        """The epoch of this broker's registration; -1 before the broker registers."""
         registration = self.image.brokers.get(self.broker_id)
         return -1 if registration is None else registration.epoch
 
     def registered(self, registration: BrokerRegistration) -> MetadataDelta:
-        """Return the delta of this broker's registration. The broker stays fenced until an UpdateMetadata names it."""
+        """Return the delta of this broker's registration. The broker is fenced until an UpdateMetadata request names
+        it as live."""
         known = self.image.brokers.get(self.broker_id)
         fenced = known is None or known.fenced
         brokers = {**self.image.brokers, self.broker_id: registration._replace(fenced=fenced)}
@@ -96,21 +98,21 @@ class ControlRequestAdapter:
     def entities_changed(
         self, entities: Mapping[str, Mapping[str, str]]
     ) -> tuple[MetadataDelta | None, list[InvalidZnodeError]]:
-        """Return the delta of the quotas and credentials, None if nothing has changed, and the errors of values that
-        cannot be read, whose entities do not change."""
-        damaged, news = [], []
+        """Return the delta of the quotas and credentials, or None if nothing has changed, and the errors of entities
+        with values that cannot be read; these entities do not change."""
+        damaged, records = [], []
         for entity, values in entities.items():
             try:
-                news += config_change_records(self.image, entity, values)
+                records += config_change_records(self.image, entity, values)
             except InvalidZnodeError as error:
                 damaged.append(error)
-        if not news:
+        if not records:
             return None, damaged
-        security = replay(self.image, news, offset=self.image.offset).image.security
+        security = replay(self.image, records, offset=self.image.offset).image.security
         return self._advance(replace(self.image, security=security), security=True), damaged
 
     def unknown_topics(self, request: LeaderAndIsrRequest | UpdateMetadataRequest) -> list[str]:
-        """Return the topics that no earlier request has named: the broker first reads their configurations."""
+        """Return the topics that no earlier request has named. The broker reads their configurations first."""
         topics = self.image.topics
         return [
             topic.topic_name
@@ -131,14 +133,14 @@ class ControlRequestAdapter:
         for name, request_id, state in _leader_and_isr_states(request):
             named.add((name, state.partition_index))
             error = self._assign(builder, name, self._topic_id(name, request_id), state)
-            answered = LeaderAndIsrResponse.LeaderAndIsrPartitionError(name, state.partition_index, error)
-            # Before version 5 the response has one list for all topics, then one for each.
-            response.partition_errors.append(answered)
+            result = LeaderAndIsrResponse.LeaderAndIsrPartitionError(name, state.partition_index, error)
+            # Before version 5 the response has one list of partitions, later one for each topic.
+            response.partition_errors.append(result)
             topic = by_topic.get(request_id)
             if topic is None:
                 topic = by_topic[request_id] = LeaderAndIsrResponse.LeaderAndIsrTopicError(request_id)
                 response.topics.append(topic)
-            topic.partition_errors.append(answered)
+            topic.partition_errors.append(result)
         replica_actions: dict[TopicPartition, ReplicaAction] = {}
         if request.type == FULL:
             self._complete = True
@@ -151,6 +153,7 @@ class ControlRequestAdapter:
     def _assign(
         self, builder: _TopicsBuilder, name: str, topic_id: Uuid, state: LeaderAndIsrRequest.LeaderAndIsrPartitionState
     ) -> ErrorCode:
+        """Assign a replica to this broker, unless the request is wrong or outdated; return its error."""
         key = (name, state.partition_index)
         assigned = self._assigned.get(key)
         if topic_id == ZERO_UUID:
@@ -181,12 +184,12 @@ class ControlRequestAdapter:
         for name, request_id, state in _update_metadata_states(request):
             topic_id = self._topic_id(name, request_id)
             if topic_id == ZERO_UUID:
-                continue  # A controller without topic ids: the broker cannot host the topic.
+                continue  # An older controller does not know topic ids, and a replica needs one.
             named.add(topic_id)
             if state.leader == LEADER_DURING_DELETE:
                 builder.delete(topic_id)
             else:
-                self._show(builder, name, topic_id, state, live)
+                self._update_partition(builder, name, topic_id, state, live)
         replica_actions: dict[TopicPartition, ReplicaAction] = {}
         if request.type == FULL:
             for topic_id in sorted(self.image.topics_by_id.keys() - named):
@@ -196,9 +199,8 @@ class ControlRequestAdapter:
                     for key, assigned in sorted(self._assigned.items())
                     if assigned.topic_id == topic_id
                 )
-        gone = {topic.name: topic.id for topic in builder.deleted.values()}
         self._assigned = {
-            key: assigned for key, assigned in self._assigned.items() if gone.get(key[0]) != assigned.topic_id
+            key: assigned for key, assigned in self._assigned.items() if assigned.topic_id not in builder.deleted
         }
         brokers = self._brokers(request)
         image = builder.in_image(
@@ -210,7 +212,7 @@ class ControlRequestAdapter:
             self._advance(image, builder, brokers=changed, replica_actions=replica_actions), UpdateMetadataResponse()
         )
 
-    def _show(
+    def _update_partition(
         self,
         builder: _TopicsBuilder,
         name: str,
@@ -218,14 +220,15 @@ class ControlRequestAdapter:
         state: UpdateMetadataRequest.UpdateMetadataPartitionState,
         live: Container[int],
     ) -> None:
+        """Set the state that clients see, unless the known one is newer."""
         index = state.partition_index
         known = builder.get(topic_id, index)
         if known is not None and (state.leader_epoch, state.zk_version) < (known.leader_epoch, known.partition_epoch):
             return
         replicas, isr = tuple(state.replicas), tuple(state.isr)
-        # An offline replica of a live broker is on a failed disk.
+        # An offline replica of a live broker is in a failed log directory.
         lost = {replica for replica in state.offline_replicas if replica in live}
-        shown = PartitionRegistration(
+        updated = PartitionRegistration(
             replicas,
             replicas if isr == replicas else isr,
             state.leader,
@@ -234,21 +237,25 @@ class ControlRequestAdapter:
             tuple(LOST_DIRECTORY if each in lost else UNASSIGNED_DIRECTORY for each in replicas) if lost else (),
         )
         if known is not None and known.replicas == replicas:
-            shown = shown._replace(adding_replicas=known.adding_replicas, removing_replicas=known.removing_replicas)
-        builder.put(name, topic_id, index, shown)
+            updated = updated._replace(adding_replicas=known.adding_replicas, removing_replicas=known.removing_replicas)
+        builder.put(name, topic_id, index, updated)
         assigned = self._assigned.get((name, index))
-        if assigned == AssignedReplica(topic_id, state.leader_epoch) and self.broker_id in replicas and shown != known:
-            # After an AlterPartition, only UpdateMetadata has the new ISR, in the same leader epoch.
+        if (
+            assigned == AssignedReplica(topic_id, state.leader_epoch)
+            and self.broker_id in replicas
+            and updated != known
+        ):
+            # After an AlterPartition request the leader epoch is the same, and only UpdateMetadata has the new ISR.
             builder.changed.setdefault(topic_id, set()).add(index)
 
     def _brokers(self, request: UpdateMetadataRequest) -> dict[int, BrokerRegistration]:
         brokers = {}
         for live in request.live_brokers:
             listeners = tuple(
-                Endpoint(e.listener or _PROTOCOLS[e.security_protocol], e.host, e.port, e.security_protocol)
+                Endpoint(e.listener or PROTOCOLS[e.security_protocol], e.host, e.port, e.security_protocol)
                 for e in live.endpoints
-            ) or (Endpoint(_PROTOCOLS[0], live.v0_host, live.v0_port),)
-            # The request has no epochs of other brokers; the controller checks those.
+            ) or (Endpoint(PROTOCOLS[0], live.v0_host, live.v0_port),)
+            # The request has no epochs of brokers. The controller checks those of other brokers.
             epoch = self.broker_epoch if live.id == self.broker_id else -1
             brokers[live.id] = BrokerRegistration(live.id, epoch, ZERO_UUID, listeners, (), live.rack, fenced=False)
         own = self.image.brokers.get(self.broker_id)
@@ -271,12 +278,12 @@ class ControlRequestAdapter:
             if assigned is not None and 0 <= stop.leader_epoch < assigned.leader_epoch:
                 error = ErrorCode.FENCED_LEADER_EPOCH
             elif stop.delete:
-                # Also of an unassigned replica: its topic may have been deleted while this broker was down.
+                # An unassigned replica, too: the topic may have been deleted while this broker was down.
                 replica_actions[key] = ReplicaAction.DELETE
                 self._assigned.pop(key, None)
             elif assigned is not None:
                 replica_actions[key] = ReplicaAction.STOP
-                self._assigned[key] = assigned._replace(halted=True)
+                self._assigned[key] = assigned._replace(stopped=True)
             response.partition_errors.append(
                 StopReplicaResponse.StopReplicaPartitionError(stop.topic, stop.partition, error)
             )
@@ -295,7 +302,7 @@ class ControlRequestAdapter:
         return ErrorCode.NONE
 
     def _topic_id(self, name: str, request_id: Uuid) -> Uuid:
-        """Return the topic id of the request, or if an older version has none, that of the known topic."""
+        """Return the topic id of the request; if its version has none, that of the known topic of this name."""
         known = self.image.topics.get(name)
         return request_id if request_id != ZERO_UUID or known is None else known.id
 
@@ -328,14 +335,14 @@ class ControlRequestAdapter:
 
 
 class _TopicsBuilder:
-    """The topics of an image and their changes; unchanged topics are shared."""
+    """The topics of an image with the changes of one request. Unchanged topics are not copied."""
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
         self._names: dict[Uuid, str] = {}
         self._partitions: dict[Uuid, list[PartitionRegistration]] = {}
         self.changed: dict[Uuid, set[int]] = {}
-        """The partitions that this broker has to apply."""
+        """The partitions to apply to this broker's replicas."""
         self.deleted: dict[Uuid, TopicImage] = {}
 
     def get(self, topic_id: Uuid, index: int) -> PartitionRegistration | None:
@@ -351,9 +358,9 @@ class _TopicsBuilder:
             known = self._image.topics_by_id.get(topic_id)
             partitions = self._partitions[topic_id] = [] if known is None else list(known.partitions)
             self._names[topic_id] = name
-            namesake = self._image.topics.get(name)
-            if namesake is not None and namesake.id != topic_id:
-                self.delete(namesake.id)
+            previous = self._image.topics.get(name)
+            if previous is not None and previous.id != topic_id:
+                self.delete(previous.id)
         while len(partitions) <= index:
             partitions.append(_UNKNOWN)
         known_epochs = (partitions[index].leader_epoch, partitions[index].partition_epoch)
@@ -380,17 +387,15 @@ class _TopicsBuilder:
             topic = TopicImage(topic_id, self._names[topic_id], tuple(partitions))
             topics[topic.name] = by_id[topic_id] = topic
         configs = image.configs
-        gone = {
+        deleted = {
             ConfigResource(Resource.TOPIC, topic.name) for topic in self.deleted.values() if topic.name not in topics
         }
-        if not gone.isdisjoint(configs):
-            configs = {key: values for key, values in configs.items() if key not in gone}
+        if not deleted.isdisjoint(configs):
+            configs = {key: values for key, values in configs.items() if key not in deleted}
         return replace(image, topics=topics, topics_by_id=by_id, configs=configs)
 
 
 # -- the older forms of the requests ----------------------------------------------------------------------------------
-
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def _assigned_partition(state: LeaderAndIsrRequest.LeaderAndIsrPartitionState) -> PartitionRegistration:
