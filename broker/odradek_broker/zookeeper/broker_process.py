@@ -1,7 +1,7 @@
 """A process of ZooKeeper mode: one broker, which is also a candidate for the controller.
 
-The composition root of this mode, as `embedded` is without ZooKeeper: owns the order in which session, broker,
-registration and candidacy begin and end. The caller opens the connection to ZooKeeper; `stop` closes it.
+The composition root of this mode, as `embedded` is without ZooKeeper. Owns the order in which the broker, its
+registration and its candidacy begin and end. The caller opens the connection to ZooKeeper; `stop` closes it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import random
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 
-from odradek_broker.broker import Broker
 from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.inter_broker.channel import BrokerChannel
 from odradek_broker.metadata.cluster_ports import ClusterPorts
@@ -50,15 +49,15 @@ DEFAULTS: Mapping[str, str] = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
 }
-"""Kafka 3.9's defaults of settings that 4.3 does not have, or that have other defaults in an embedded cluster."""
+"""Kafka 3.9's defaults of settings that 4.3 does not have, or that have another default in an embedded cluster."""
 
 _SESSION_END_SLACK_MS = 10_000
-"""A session may end later than its timeout: by a tick of the server, or by an election among the servers."""
+"""A session may end later than its timeout: after a tick of the server, or after an election among the servers."""
 
 
 class BrokerProcess:
-    """The broker and its candidate. `start` it on a running loop; end it with `stop`, or as a crash would with
-    `kill`."""
+    """The broker and its candidacy. `start` it on a running loop; end it with `stop`, or with `kill` as after a
+    crash."""
 
     def __init__(self, node: Node, zk: ZooKeeper, environment: BrokerEnvironment) -> None:
         self.node = node
@@ -89,7 +88,7 @@ class BrokerProcess:
             configs=self.configs,
             source=self.source,
             submit_local=self.channel.submit_local,
-            broker=self._broker,
+            broker=lambda: node.broker,
             log=self._log,
         )
         self.channel.configs = ConfigWriter(
@@ -130,27 +129,27 @@ class BrokerProcess:
 
     @classmethod
     async def start(cls, static: Mapping[str, str], zk: ZooKeeper, environment: BrokerEnvironment) -> BrokerProcess:
-        """Return when the broker serves requests; there may be no controller yet.
+        """Start a broker, and return it when it serves requests; there may be no controller yet.
 
-        Raises ValueError for an unsupported configuration, or when another broker has the id; LogDirectoryError for a
-        log directory that is in use or belongs to another broker; OSError for a port or a disk; and the errors of
+        Raises ValueError for an unsupported configuration, or if another broker has the id; LogDirectoryError for a log
+        directory that is in use or belongs to another broker; OSError for a port or a disk; and the errors of
         `ZooKeeper`. After an error only the connection to ZooKeeper stays open."""
         node = await Node.open({**DEFAULTS, **static}, environment, Release.KAFKA_3_9)
-        member = cls(node, zk, environment)
+        process = cls(node, zk, environment)
         try:
-            await member._join()
+            await process._join()
         except BaseException:
-            await member._abandon()
+            await process._abandon()
             raise
-        return member
+        return process
 
     async def _join(self) -> None:
-        node, around = self.node, self._environment
+        node = self.node
         await create_persistent_paths(self._zk)
-        known = cluster_id_of(node.directories, self._config.static.get("cluster.id"), around.randbytes)
-        cluster = await cluster_id(self._zk, known)
-        ensure_meta_properties_over_zookeeper(node.directories, cluster, node.id)
-        self.adapter.image = replace(self.adapter.image, cluster_id=cluster)
+        proposed = cluster_id_of(node.directories, self._config.static.get("cluster.id"), self._environment.randbytes)
+        stored = await cluster_id(self._zk, proposed)
+        ensure_meta_properties_over_zookeeper(node.directories, stored, node.id)
+        self.adapter.image = replace(self.adapter.image, cluster_id=stored)
         configs, entities = await self.configs.start()
         self.adapter.configs_changed(configs)
         await self.control_requests.entities_changed(entities)
@@ -171,9 +170,6 @@ class BrokerProcess:
         await self.control_requests.configs_changed(configs)
         await self.control_requests.entities_changed(entities)
 
-    def _broker(self) -> Broker:
-        return self.node.broker
-
     async def _register(self, request: BrokerRegistrationRequest) -> int:
         listeners = tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in request.listeners)
         return await self.registration.register(BrokerZnode(listeners, request.rack))
@@ -182,7 +178,7 @@ class BrokerProcess:
         own = self.adapter.image.brokers[self.node.id]
         self.source.publish(self.adapter.registered(own._replace(epoch=epoch)))
 
-    # -- the address of the controller --------------------------------------------------------------------------------
+    # -- channels to other brokers ------------------------------------------------------------------------------------
 
     @property
     def _control_listener(self) -> str:
@@ -220,7 +216,7 @@ class BrokerProcess:
         self._balancer.start(controller.balance_leaders)
 
     def _log_dir_failed(self, broker_ids: list[int]) -> None:
-        """Ask the brokers for their lost replicas, if this broker is the controller. A new one asks all brokers."""
+        """Request the lost replicas of these brokers. A new controller requests those of all brokers anyway."""
         if self._channel_manager is not None:
             self._channel_manager.request_lost_replicas(broker_ids)
 
@@ -229,33 +225,32 @@ class BrokerProcess:
         self.channel.local = None
         manager, self._channel_manager = self._channel_manager, None
         if manager is not None:
-            self._later(manager.close())
+            self._create_task(manager.close())
         self._balancer.cancel()
 
-    def _later(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def _create_task(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return task
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
     async def stop(self, grace_ms: int = 5000) -> None:
-        """Shut down: hand over leadership, complete requests in flight, delete the broker's znode, close the log
-        directories."""
+        """Shut down: let the controller elect other leaders, complete requests in flight, delete the broker's znode,
+        close the log directories."""
         if self._config.boolean("controlled.shutdown.enable"):
-            await self._shut_down_controlled()
+            await self._controlled_shutdown()
         await self.node.leave(grace_ms)
         await self.role.close()
         await self.registration.close()
         await self.configs.close()
         await self._log_dir_events.close()
         self.channel.close()
-        await self._finish()
+        await self._until_tasks_done()
         await self.node.close()
         await self._zk.close()
 
-    async def _shut_down_controlled(self) -> None:
+    async def _controlled_shutdown(self) -> None:
         """Ask the controller to elect other leaders, with up to `controlled.shutdown.max.retries` retries."""
         retries = self._config.integer("controlled.shutdown.max.retries")
         for attempt in range(retries + 1):
@@ -268,12 +263,12 @@ class BrokerProcess:
         self._log.warning("controlled shutdown failed, shutting down without it")
 
     async def kill(self) -> None:
-        """End as after kill -9: connections break, nothing more is written to disk or ZooKeeper. The session stays."""
+        """End as after kill -9: close connections, write nothing more to disk or ZooKeeper. The session stays."""
         self.channel.local = None
         if self._channel_manager is not None:
             await self._channel_manager.close()
         await self._abandon()
-        self._later(self.role.close())
+        self._create_task(self.role.close())
 
     async def _abandon(self) -> None:
         await self._balancer.stop()
@@ -281,7 +276,7 @@ class BrokerProcess:
         await self.configs.close()
         await self._log_dir_events.close()
         self.channel.close()
-        await self._finish()
+        await self._until_tasks_done()
         await self.node.kill()
 
     def _directory_failed(self, node: Node) -> None:
@@ -294,6 +289,6 @@ class BrokerProcess:
         await self.kill()
         self.ended.set()
 
-    async def _finish(self) -> None:
+    async def _until_tasks_done(self) -> None:
         if self._tasks:
             await asyncio.wait(self._tasks)

@@ -1,9 +1,9 @@
-"""The controller's deltas as requests to the brokers of ZooKeeper mode (Kafka's ControllerBrokerRequestBatch).
+"""The controller's deltas as requests to the brokers of ZooKeeper mode.
 
-Owns the versions (LeaderAndIsr v7, UpdateMetadata v8, StopReplica v4), the content and the order of the requests for
-one broker. Every broker gets the live brokers and all changed partitions; a replica's broker also gets LeaderAndIsr or
-StopReplica. Pure: leaves sending to `controller_channel_manager`. Source: AbstractControllerBrokerRequestBatch of Kafka
-3.9.
+Owns the versions (LeaderAndIsr v7, UpdateMetadata v8, StopReplica v4), the content and the order of the requests to one
+broker. Every broker gets the live brokers and all changed partitions in UpdateMetadata; a broker with replicas of them
+also gets LeaderAndIsr or StopReplica. Pure: leaves sending to `controller_channel_manager`. Source:
+AbstractControllerBrokerRequestBatch of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ INCREMENTAL = 0
 """The type of a request that names only changes (AbstractControlRequest.Type)."""
 
 PartitionRef = tuple[TopicImage, int]
+"""A topic and a partition number."""
 
 
 def live_brokers(image: ClusterImage) -> dict[int, BrokerRegistration]:
-    """Return the brokers that get requests, also those in controlled shutdown."""
+    """Return the brokers that get requests; brokers in controlled shutdown do, too."""
     return {broker.id: broker for broker in image.live_brokers()}
 
 
@@ -51,23 +52,25 @@ def restarted_brokers(delta: MetadataDelta) -> list[int]:
 def full_requests(
     image: ClusterImage, broker_id: int, controller_id: int, deletions: TopicDeletionManager, kind: int
 ) -> list[Message]:
-    """Return the requests with the full state for a broker. With the kind FULL the broker marks all other replicas as
-    strays; StopReplica comes first, so that replicas to delete do not become strays."""
+    """Return the requests with the full state for a broker.
+
+    If `kind` is FULL, the broker marks all its other replicas as strays. StopReplica comes first, so that replicas to
+    delete do not become strays.
+    """
     refs = _all_refs(deletions.without_deleted(image))
-    held = [ref for ref in refs if broker_id in _partition(ref).replicas]
-    stops = [(name, _deleted(index)) for name, index in deletions.remaining_replicas(broker_id)]
-    going = [topic for topic in image.topics.values() if topic.id in deletions]
+    stops = [(name, _to_delete(index)) for name, index in deletions.remaining_replicas(broker_id)]
+    deleting = [topic for topic in image.topics.values() if topic.id in deletions]
     return [
         *([_stop_replica(image, broker_id, controller_id, stops)] if stops else []),
-        _update_metadata(image, broker_id, controller_id, refs, going, kind),
-        _leader_and_isr(image, broker_id, controller_id, held, (), kind),
+        _update_metadata(image, broker_id, controller_id, refs, deleting, kind),
+        _leader_and_isr(image, broker_id, controller_id, _with_replica(refs, broker_id), (), kind),
     ]
 
 
 def assigned_replicas(image: ClusterImage, broker_id: int, controller_id: int) -> list[Message]:
     """Return the LeaderAndIsr request for all replicas of a broker."""
-    held = [ref for ref in _all_refs(image) if broker_id in _partition(ref).replicas]
-    return [_leader_and_isr(image, broker_id, controller_id, held, (), INCREMENTAL)] if held else []
+    assigned = _with_replica(_all_refs(image), broker_id)
+    return [_leader_and_isr(image, broker_id, controller_id, assigned, (), INCREMENTAL)] if assigned else []
 
 
 def deletion_requests(
@@ -75,7 +78,7 @@ def deletion_requests(
 ) -> list[Message]:
     """Return the requests that hide deleted topics from clients and then delete the broker's replicas."""
     stops = [
-        (topic.name, _deleted(index))
+        (topic.name, _to_delete(index))
         for topic in topics
         for index, partition in enumerate(topic.partitions)
         if broker_id in partition.replicas
@@ -86,12 +89,12 @@ def deletion_requests(
     ]
 
 
-def _deleted(index: int) -> StopReplicaRequest.StopReplicaPartitionState:
+def _to_delete(index: int) -> StopReplicaRequest.StopReplicaPartitionState:
     return StopReplicaRequest.StopReplicaPartitionState(index, EPOCH_DURING_DELETE, True)
 
 
 class ChangeRequests:
-    """The requests for one delta, with the work that all brokers share."""
+    """The requests for one delta. The constructor does the work that is the same for all brokers."""
 
     def __init__(self, delta: MetadataDelta, controller_id: int, deletions: TopicDeletionManager) -> None:
         self._delta = delta
@@ -106,35 +109,35 @@ class ChangeRequests:
         self._new = {key for key in map(_key, self._refs) if delta.before.partition(*key) is None}
         self._deleted = [topic for topic in delta.deleted_topics.values() if topic.id not in deletions]
 
-    def of(self, broker_id: int) -> list[Message]:
-        """Return the requests, in order, for a broker that has the state before the delta."""
+    def to_broker(self, broker_id: int) -> list[Message]:
+        """Return the requests, in order, to a broker that has the state before the delta."""
         image, controller_id = self._image, self._controller_id
-        found: list[Message] = []
-        held = [ref for ref in self._refs if broker_id in _partition(ref).replicas]
-        if held:
-            new = [ref for ref in held if _key(ref) in self._new]
-            found.append(_leader_and_isr(image, broker_id, controller_id, held, new, INCREMENTAL))
+        requests: list[Message] = []
+        assigned = _with_replica(self._refs, broker_id)
+        if assigned:
+            new = [ref for ref in assigned if _key(ref) in self._new]
+            requests.append(_leader_and_isr(image, broker_id, controller_id, assigned, new, INCREMENTAL))
         if self._refs or self._deleted or self._delta.brokers:
-            found.append(_update_metadata(image, broker_id, controller_id, self._refs, self._deleted, INCREMENTAL))
+            requests.append(_update_metadata(image, broker_id, controller_id, self._refs, self._deleted, INCREMENTAL))
         stops = list(self._stops(broker_id))
         if stops:
-            found.append(_stop_replica(image, broker_id, controller_id, stops))
-        return found
+            requests.append(_stop_replica(image, broker_id, controller_id, stops))
+        return requests
 
     def _stops(self, broker_id: int) -> Iterator[tuple[str, StopReplicaRequest.StopReplicaPartitionState]]:
         state = StopReplicaRequest.StopReplicaPartitionState
         for topic in self._deleted:
             for index, partition in enumerate(topic.partitions):
                 if broker_id in partition.replicas:
-                    yield topic.name, _deleted(index)
-        going = self._image.brokers[broker_id].in_controlled_shutdown
+                    yield topic.name, _to_delete(index)
+        in_controlled_shutdown = self._image.brokers[broker_id].in_controlled_shutdown
         for topic, index in self._refs:
             before, after = self._delta.before.partition(topic.id, index), topic.partitions[index]
             if before is None or broker_id not in before.replicas:
                 continue
             if broker_id not in after.replicas:
                 yield topic.name, state(index, after.leader_epoch, True)
-            elif going and broker_id in before.isr and broker_id not in after.isr:
+            elif in_controlled_shutdown and broker_id in before.isr and broker_id not in after.isr:
                 # Stop the follower, so that the leader does not add it to the ISR again.
                 yield topic.name, state(index, after.leader_epoch, False)
 
@@ -143,9 +146,9 @@ def _all_refs(image: ClusterImage) -> list[PartitionRef]:
     return [(topic, index) for topic in image.topics.values() for index in range(len(topic.partitions))]
 
 
-def _partition(ref: PartitionRef) -> PartitionRegistration:
-    topic, index = ref
-    return topic.partitions[index]
+def _with_replica(refs: Iterable[PartitionRef], broker_id: int) -> list[PartitionRef]:
+    """Return the partitions that have a replica on the broker."""
+    return [(topic, index) for topic, index in refs if broker_id in topic.partitions[index].replicas]
 
 
 def _key(ref: PartitionRef) -> tuple[Uuid, int]:
@@ -168,7 +171,7 @@ def _leader_and_isr(
     new: Iterable[PartitionRef],
     kind: int,
 ) -> LeaderAndIsrRequest:
-    fresh = set(map(_key, new))
+    new_keys = set(map(_key, new))
     return LeaderAndIsrRequest(
         controller_id=controller_id,
         controller_epoch=image.epoch,
@@ -190,7 +193,7 @@ def _leader_and_isr(
                         list(partition.replicas),
                         list(partition.adding_replicas),
                         list(partition.removing_replicas),
-                        (topic.id, index) in fresh,
+                        (topic.id, index) in new_keys,
                         partition.leader_recovery_state,
                     )
                     for index in indexes

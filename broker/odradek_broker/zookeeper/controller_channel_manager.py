@@ -114,7 +114,7 @@ class ControllerChannelManager:
             elif queue.may_hold_more and not self._term.unreadable:
                 queue.add(self.full_requests(broker_id))
             else:
-                queue.add(changes.of(broker_id))
+                queue.add(changes.to_broker(broker_id))
 
     def _delete(self, topics: Sequence[TopicImage]) -> None:
         for broker_id, queue in self._queues.items():
