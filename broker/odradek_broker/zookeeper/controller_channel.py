@@ -1,7 +1,8 @@
 """The controller channel of ZooKeeper mode: the controller is in this process, in another one, or not elected yet.
 
-Owns the connection to the broker that `/controller` names, for requests of this broker itself. Requests of clients are
-not forwarded: a client gets NOT_CONTROLLER and finds the controller in the metadata.
+Owns the connection to the broker that `/controller` names, for the requests of this broker itself. This broker does not
+forward requests of clients: a client gets NOT_CONTROLLER and finds the controller in the metadata. Leaves
+configurations, which need no controller, to `config_writer`.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ ALLOCATE_PRODUCER_IDS_VERSION = 0
 CONTROLLED_SHUTDOWN_VERSION = 3
 CREATE_TOPICS_VERSION = 7
 
-_ELSEWHERE = "the controller is another broker"
+_NOT_CONTROLLER = "this broker is not the controller"
 _TRIES = 100
 _RETRY_MS = 100
 _TRANSIENT = frozenset(
@@ -60,11 +61,11 @@ _TRANSIENT = frozenset(
         ErrorCode.BROKER_ID_NOT_REGISTERED,
     }
 )
-"""Errors that end when a controller is elected, or when this broker has registered again."""
+"""Errors that no longer occur when a controller is elected, or when this broker has registered again."""
 
 
 class ZooKeeperControllerChannel:
-    """The broker's `ControllerChannel`. `local` is the controller while this process has it."""
+    """The broker's `ControllerChannel`. `local` is the controller while it is in this process."""
 
     def __init__(
         self,
@@ -91,16 +92,16 @@ class ZooKeeperControllerChannel:
         """As `ControllerChannel.submit`."""
         match request:
             case BrokerRegistrationRequest():
-                return await self._register_broker(request)
+                return await self._register_this_broker(request)
             case BrokerHeartbeatRequest():
-                # The session with ZooKeeper takes the place of heartbeats: a registered broker is not fenced.
+                # The session with ZooKeeper replaces heartbeats: a registered broker is not fenced.
                 return BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
             case AlterPartitionRequest():
                 return await self._alter_partition(request)
             case AllocateProducerIdsRequest():
                 return await self._allocate_producer_ids(request)
             case ControlledShutdownRequest():
-                return await self._shut_down(request)
+                return await self._controlled_shutdown(request)
             case AlterConfigsRequest():
                 return await self.configs.alter(request)
             case IncrementalAlterConfigsRequest():
@@ -119,12 +120,12 @@ class ZooKeeperControllerChannel:
     async def submit_local(self, request: Message, principal: Principal | None = None) -> Any:
         """Submit the request to the controller in this process. Raises NotControllerError if there is none."""
         if self.local is None:
-            raise NotControllerError(_ELSEWHERE)
+            raise NotControllerError(_NOT_CONTROLLER)
         return await self.local.submit(request, principal)
 
     # -- requests of this broker --------------------------------------------------------------------------------------
 
-    async def _register_broker(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+    async def _register_this_broker(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
         epoch = await self._register(request)
         listeners = tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in request.listeners)
         self._adapter.registered(
@@ -139,7 +140,7 @@ class ZooKeeperControllerChannel:
             return AlterPartitionResponse(error_code=ErrorCode.NETWORK_EXCEPTION)
 
     async def _allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
-        """Retry while no controller answers: the client that waits for an id would only ask again."""
+        """Retry while no controller responds, so that the client that needs a producer id does not have to."""
         for _ in range(_TRIES):
             request.broker_epoch = self._adapter.broker_epoch
             try:
@@ -153,15 +154,15 @@ class ZooKeeperControllerChannel:
             await self._sleep(_RETRY_MS)
         return response
 
-    async def _shut_down(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
-        """Ask over the network even if the controller is in this process."""
+    async def _controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+        """Send the request over the network even if the controller is in this process."""
         try:
             return await self._connection.request(request, CONTROLLED_SHUTDOWN_VERSION, ControlledShutdownResponse)
         except BrokerConnectionError:
             return ControlledShutdownResponse(error_code=ErrorCode.NETWORK_EXCEPTION)
 
     async def _create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        """Create the topics that this broker needs itself, because a client named them or a group needs them."""
+        """Create topics for this broker itself: internal topics, and topics that clients named in Metadata requests."""
         try:
             return await self._local_or_remote(request, CREATE_TOPICS_VERSION, CreateTopicsResponse)
         except BrokerConnectionError:
@@ -174,7 +175,7 @@ class ZooKeeperControllerChannel:
             )
 
     async def _local_or_remote(self, request: Message, version: int, response: type[R]) -> R:
-        """Raises BrokerConnectionError if the controller is elsewhere and does not answer."""
+        """Raises BrokerConnectionError if the controller is in another process and does not respond."""
         try:
             return await self.submit_local(request)  # type: ignore[no-any-return]  # the response of the request's API
         except NotControllerError:
@@ -208,41 +209,42 @@ class ZooKeeperControllerChannel:
 
     async def _delete_topics(self, request: DeleteTopicsRequest, principal: Principal | None) -> DeleteTopicsResponse:
         """Return when this broker's image has none of the topics, even if brokers still have replicas of them
-        (Kafka's DelayedDeleteTopics); with REQUEST_TIMED_OUT after the timeout, or when there is no time to wait."""
+        (Kafka's DelayedDeleteTopics). After `timeout_ms` the remaining topics get REQUEST_TIMED_OUT."""
         response: DeleteTopicsResponse = await self.submit_local(request, principal)
         deleted = {Uuid(result.topic_id) for result in response.responses if result.error_code == ErrorCode.NONE}
         if request.timeout_ms > 0:
             await self._source.until_removed(deleted, request.timeout_ms)
         for result in response.responses:
-            late = request.timeout_ms <= 0 or result.topic_id in self._source.image.topics_by_id
-            if result.error_code == ErrorCode.NONE and late:
+            timed_out = request.timeout_ms <= 0 or result.topic_id in self._source.image.topics_by_id
+            if result.error_code == ErrorCode.NONE and timed_out:
                 result.error_code = ErrorCode.REQUEST_TIMED_OUT
         return response
 
     async def _submit_for_client(self, request: Message, principal: Principal | None) -> Any:
-        """Submit to the controller in this process. If there is none, return NOT_CONTROLLER in a response with a field
-        for it; otherwise raise NotControllerError."""
+        """Submit to the controller in this process. If there is none, return NOT_CONTROLLER in a response that has a
+        field for it, or raise NotControllerError."""
         try:
             return await self.submit_local(request, principal)
         except NotControllerError:
             match request:
                 case AlterPartitionReassignmentsRequest():
                     return AlterPartitionReassignmentsResponse(
-                        error_code=ErrorCode.NOT_CONTROLLER, error_message=_ELSEWHERE
+                        error_code=ErrorCode.NOT_CONTROLLER, error_message=_NOT_CONTROLLER
                     )
                 case ListPartitionReassignmentsRequest():
                     return ListPartitionReassignmentsResponse(
-                        error_code=ErrorCode.NOT_CONTROLLER, error_message=_ELSEWHERE
+                        error_code=ErrorCode.NOT_CONTROLLER, error_message=_NOT_CONTROLLER
                     )
                 case UpdateFeaturesRequest():
-                    return UpdateFeaturesResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=_ELSEWHERE)
+                    return UpdateFeaturesResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=_NOT_CONTROLLER)
                 case ElectLeadersRequest():
-                    return self._elections_elsewhere(request)
+                    return self._refuse_elections(request)
                 case _:
                     raise
 
-    def _elections_elsewhere(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        """Return NOT_CONTROLLER for each partition, or for all that this broker knows if the request is for all."""
+    def _refuse_elections(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        """Return NOT_CONTROLLER for each partition of the request. If it is for all partitions, return those that this
+        broker knows."""
         requested = request.topic_partitions
         partitions = (
             [(topic.name, range(len(topic.partitions))) for topic in self._source.image.topics.values()]
