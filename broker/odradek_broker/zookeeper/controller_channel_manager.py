@@ -1,8 +1,8 @@
 """The controller's requests to the brokers: a queue and a connection for each broker, its own broker included.
 
-Owns order and retries: a broker gets one request at a time, which is retried until the broker responds or its
-registration ends. Leaves the content of requests to `broker_requests`. Like Kafka's controller, it sends no ApiVersions
-request first.
+Owns order and retries: the controller sends a broker one request at a time, and retries until the broker responds or
+its registration ends. Leaves the content of requests to `broker_requests`. Like Kafka's controller, it sends no
+ApiVersions request first. Source: ControllerChannelManager of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from odradek_wire.uuid import Uuid
 if TYPE_CHECKING:
     from odradek_broker.logger import Logger
 
-_WAITING_MAX = 1000
-"""The maximum length of a broker's queue; requests with the full state replace a longer queue."""
+_QUEUE_MAX = 1000
+"""The maximum number of requests in a broker's queue. Requests with the full state replace a longer queue."""
 BACKOFF_MS = (10, 20, 50, 100)
 """The delays before the retries of a request, the last one for all later retries."""
 
@@ -52,13 +52,13 @@ class BrokerResponseHandler(Protocol):
 
     @property
     def unreadable(self) -> Collection[str]:
-        """Topics whose znodes cannot be read; the image does not have them."""
+        """The topics whose znodes cannot be read. The image does not have them."""
         ...
 
     def replicas_deleted(
         self, broker: BrokerRegistration, deleted: Collection[tuple[str, int]], failed: Collection[tuple[str, int]]
     ) -> None:
-        """Record the replicas that the broker has deleted and failed to delete."""
+        """Record the replicas that the broker has deleted, and those that it failed to delete."""
         ...
 
     async def replicas_reported(
@@ -73,26 +73,26 @@ Sleep = Callable[[int], Awaitable[None]]
 
 
 class ControllerChannelManager:
-    """The channels of one term. Subscribe `apply` to the controller, and `close` it when the term ends."""
+    """The queues of one term. Subscribe `apply` to the controller, and call `close` when the term ends."""
 
     def __init__(
         self,
         controller_id: int,
-        term: BrokerResponseHandler,
+        handler: BrokerResponseHandler,
         channel: Channel,
         sleep: Sleep,
         log: Logger,
     ) -> None:
         """`channel` returns a channel to a broker, with `BACKOFF_MS`; `sleep` takes milliseconds."""
         self._controller_id = controller_id
-        self._term = term
+        self._handler = handler
         self.channel = channel
         self.sleep = sleep
         self._log = log
         self._queues: dict[int, _RequestQueue] = {}
         self._closed = False
         self.image = ClusterImage()
-        term.deletions.on_deletion_started = self._delete
+        handler.deletions.on_deletion_started = self._request_deletions
 
     def apply(self, delta: MetadataDelta) -> None:
         """Queue the requests for a change, unless the term has ended: then the next controller sends them."""
@@ -102,7 +102,7 @@ class ControllerChannelManager:
         live = live_brokers(delta.image)
         for broker_id in [key for key in self._queues if key not in live]:
             self._queues.pop(broker_id).close()
-        changes = ChangeRequests(delta, self._controller_id, self._term.deletions)
+        changes = ChangeRequests(delta, self._controller_id, self._handler.deletions)
         restarted = set(restarted_brokers(delta))
         for broker_id, registration in live.items():
             queue = self._queues.get(broker_id)
@@ -111,24 +111,24 @@ class ControllerChannelManager:
                     queue.close()
                 queue = self._queues[broker_id] = _RequestQueue(self, registration)
                 queue.add(self.full_requests(broker_id))
-            elif queue.may_hold_more and not self._term.unreadable:
+            elif queue.needs_full_requests and not self._handler.unreadable:
                 queue.add(self.full_requests(broker_id))
             else:
                 queue.add(changes.to_broker(broker_id))
 
-    def _delete(self, topics: Sequence[TopicImage]) -> None:
+    def _request_deletions(self, topics: Sequence[TopicImage]) -> None:
         for broker_id, queue in self._queues.items():
             queue.add(deletion_requests(self.image, broker_id, self._controller_id, topics))
 
     def request_lost_replicas(self, broker_ids: Iterable[int]) -> None:
-        """Send these brokers a LeaderAndIsr request for all their replicas: the responses name the lost ones.
+        """Send these brokers a LeaderAndIsr request for all their replicas. The responses name the lost ones.
 
         A broker in controlled shutdown gets none, because it would restart the replicas that it has stopped."""
         for broker_id in broker_ids:
             queue = self._queues.get(broker_id)
             if queue is not None and not self.image.brokers[broker_id].in_controlled_shutdown:
-                shown = self._term.deletions.without_deleted(self.image)
-                queue.add(assigned_replicas(shown, broker_id, self._controller_id))
+                image = self._handler.deletions.without_deleted(self.image)
+                queue.add(assigned_replicas(image, broker_id, self._controller_id))
 
     async def close(self) -> None:
         """Send nothing more; return when all tasks have ended."""
@@ -142,24 +142,27 @@ class ControllerChannelManager:
     # -- called by the queues -----------------------------------------------------------------------------------------
 
     async def send(self, channel: BrokerChannel, request: Message) -> Message:
-        """Raises BrokerConnectionError."""
+        """Return the broker's response. Raises BrokerConnectionError."""
         response: type[Message] = APIS[request.API_KEY].response_class()
         return await channel.request(request, VERSIONS[type(request)], response)
 
     def full_requests(self, broker_id: int) -> list[Message]:
-        unreadable = self._term.unreadable
+        """Return the requests with the full state. They are incremental while a topic cannot be read, because its
+        replicas are not strays."""
+        unreadable = self._handler.unreadable
         if unreadable:
             self._log.error(
                 "topics cannot be read, stray replicas are not marked",
-                broker=broker_id,
+                to=broker_id,
                 topics=sorted(unreadable),
             )
-        self._queues[broker_id].may_hold_more = bool(unreadable)
+        self._queues[broker_id].needs_full_requests = bool(unreadable)
         kind = INCREMENTAL if unreadable else FULL
-        return full_requests(self.image, broker_id, self._controller_id, self._term.deletions, kind)
+        return full_requests(self.image, broker_id, self._controller_id, self._handler.deletions, kind)
 
-    async def answered(self, broker: BrokerRegistration, request: Message, response: Message) -> None:
-        """Handle a response. A failed request is not sent again: a newer controller or registration replaces it."""
+    async def handle_response(self, broker: BrokerRegistration, request: Message, response: Message) -> None:
+        """Handle a response. A refused request is not sent again, because a newer controller or registration replaces
+        it."""
         error = ErrorCode(response.error_code)  # type: ignore[attr-defined]  # all three responses have it
         if error:
             self._log.warning(
@@ -171,12 +174,12 @@ class ControllerChannelManager:
         elif isinstance(response, StopReplicaResponse):
             self._record_deletions(broker, request, response)
         elif isinstance(response, LeaderAndIsrResponse):
-            refused = _refused(response)
-            if refused:
-                self._log.error("broker refused partitions", to=broker.id, errors=refused)
+            errors = _error_counts(response)
+            if errors:
+                self._log.error("broker refused partitions", to=broker.id, errors=errors)
             lost, served = self._changed_replicas(broker.id, response)
             if lost or served:
-                await self._term.replicas_reported(broker, lost, served)
+                await self._handler.replicas_reported(broker, lost, served)
 
     def _record_deletions(self, broker: BrokerRegistration, request: Message, response: StopReplicaResponse) -> None:
         assert isinstance(request, StopReplicaRequest)
@@ -187,34 +190,34 @@ class ControllerChannelManager:
             if state.delete_partition
         }
         failed = {(each.topic_name, each.partition_index) for each in response.partition_errors if each.error_code}
-        self._term.replicas_deleted(broker, requested - failed, requested & failed)
+        self._handler.replicas_deleted(broker, requested - failed, requested & failed)
 
     def _changed_replicas(
         self, broker_id: int, response: LeaderAndIsrResponse
     ) -> tuple[set[tuple[Uuid, int]], set[tuple[Uuid, int]]]:
-        """Return the replicas that the broker no longer serves, and those that it serves again. (The error of an
-        outdated leader epoch says neither.)"""
+        """Return the replicas that the broker no longer serves, and those that it serves again. A replica with another
+        error is in neither set."""
         lost, served = set(), set()
         for topic in response.topics:
             for each in topic.partition_errors:
                 key = Uuid(topic.topic_id), each.partition_index
                 partition = self.image.partition(*key)
-                known = partition is not None and partition.directory(broker_id) == LOST_DIRECTORY
-                if each.error_code == ErrorCode.KAFKA_STORAGE_ERROR and not known:
+                was_lost = partition is not None and partition.directory(broker_id) == LOST_DIRECTORY
+                if each.error_code == ErrorCode.KAFKA_STORAGE_ERROR and not was_lost:
                     lost.add(key)
-                elif each.error_code == ErrorCode.NONE and known:
+                elif each.error_code == ErrorCode.NONE and was_lost:
                     served.add(key)
         return lost, served
 
-    def failed(self, broker_id: int, error: Exception) -> None:
+    def report_failure(self, broker_id: int, error: Exception) -> None:
         self._log.error("request to a broker failed", to=broker_id, exc_info=error)
 
-    def unreachable(self, broker_id: int, error: Exception) -> None:
+    def report_unreachable(self, broker_id: int, error: Exception) -> None:
         self._log.warning("broker unreachable, retrying", to=broker_id, error=str(error))
 
 
 class _RequestQueue:
-    """The waiting requests to one broker, in one registration."""
+    """The requests that wait for one broker in one registration, and the task that sends them."""
 
     def __init__(self, owner: ControllerChannelManager, registration: BrokerRegistration) -> None:
         self._owner = owner
@@ -222,14 +225,14 @@ class _RequestQueue:
         self._waiting: deque[Message] = deque()
         self._wake = asyncio.Event()
         self._channel = owner.channel(registration)
-        self.may_hold_more = False
-        """Whether the broker may have replicas that no full request has named."""
+        self.needs_full_requests = False
+        """Whether the broker still needs requests of the type FULL, with which it marks stray replicas."""
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     def add(self, requests: list[Message]) -> None:
         self._waiting.extend(requests)
-        if len(self._waiting) > _WAITING_MAX:
-            # StopReplica requests stay, because a full request would turn the deleted replicas into strays.
+        if len(self._waiting) > _QUEUE_MAX:
+            # StopReplica requests stay: after the full requests the replicas to delete would be strays.
             stops = [request for request in self._waiting if isinstance(request, StopReplicaRequest)]
             self._waiting = deque([*stops, *self._owner.full_requests(self._registration.id)])
         self._wake.set()
@@ -246,31 +249,31 @@ class _RequestQueue:
                 while self._waiting:
                     request = self._waiting.popleft()
                     try:
-                        response = await self._until_answered(request)
-                        await self._owner.answered(self._registration, request, response)
+                        response = await self._until_response(request)
+                        await self._owner.handle_response(self._registration, request, response)
                     except NotControllerError:
                         return
                     except Exception as error:
-                        self._owner.failed(self._registration.id, error)
+                        self._owner.report_failure(self._registration.id, error)
         finally:
             self._channel.close()
 
-    async def _until_answered(self, request: Message) -> Message:
+    async def _until_response(self, request: Message) -> Message:
         channel = self._channel
         while True:
             try:
                 return await self._owner.send(channel, request)
             except BrokerConnectionError as error:
                 if channel.failures == len(BACKOFF_MS):
-                    self._owner.unreachable(self._registration.id, error)
+                    self._owner.report_unreachable(self._registration.id, error)
                 await self._owner.sleep(channel.backoff_ms)
 
 
-def _refused(response: LeaderAndIsrResponse) -> dict[str, int]:
-    """Return the number of partitions with each error; an outdated leader epoch is not an error."""
-    found = Counter(each.error_code for topic in response.topics for each in topic.partition_errors)
+def _error_counts(response: LeaderAndIsrResponse) -> dict[str, int]:
+    """Return the number of partitions with each error; an outdated leader epoch is not an error here."""
+    counts = Counter(each.error_code for topic in response.topics for each in topic.partition_errors)
     return {
         ErrorCode(code).name: count
-        for code, count in sorted(found.items())
+        for code, count in sorted(counts.items())
         if code not in (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
     }

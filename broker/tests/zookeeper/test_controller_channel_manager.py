@@ -185,7 +185,7 @@ async def test_requests_are_incremental_while_a_topic_cannot_be_read(world: Worl
     world.term.unreadable.add("damaged")
     with structlog.testing.capture_logs() as logged:
         await world.become(image([1], partition((1,), 1)))
-    assert [(each["broker"], each["topics"]) for each in logged] == [(1, ["damaged"])]
+    assert [(each["to"], each["topics"]) for each in logged] == [(1, ["damaged"])]
     assert [each.type for each in world.brokers.take(1)] == [INCREMENTAL] * 2  # type: ignore[attr-defined]
     world.term.unreadable.clear()
     await world.become(image([1], partition((1,), 1, 1)))
