@@ -1,7 +1,7 @@
 """`/brokers/ids/N`: the registration of this broker, which lasts as long as its session.
 
-Owns the znode, and creates it again in every new session, with a new broker epoch (its czxid). Source:
-KafkaZkClient.registerBroker and CheckedEphemeral.
+Owns the znode: creates it again in every new session, with a new broker epoch (its czxid). Leaves its format to
+`znodes`. Source: KafkaZkClient.registerBroker and CheckedEphemeral.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from odradek_controller.zookeeper.znodes import BrokerZnode
 
 
 class BrokerZnodeRegistration:
-    """The registration of one broker. Calls `renewed` with the epoch of each registration except the first."""
+    """The registration of one broker. Calls `renewed` with the broker epoch of each registration after the first."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class BrokerZnodeRegistration:
         renewed: Callable[[int], None],
         log: Logger,
     ) -> None:
-        """`timeout_ms` is the maximum wait for the end of an earlier session. `sleep` takes milliseconds."""
+        """`timeout_ms` is the time to wait for the end of an earlier session. `sleep` takes milliseconds."""
         self._zk = zk
         self._path = paths.broker(broker_id)
         self._timeout_ms = timeout_ms
@@ -50,7 +50,8 @@ class BrokerZnodeRegistration:
         self._task: asyncio.Task[None] | None = None
 
     async def register(self, broker: BrokerZnode) -> int:
-        """Create the znode and return the broker epoch. Raises ValueError if another broker has this id."""
+        """Create the znode and return the broker epoch. Raises ValueError if another broker has this id, or ZooKeeper
+        does not respond."""
         self._broker = broker
         self._unlisten = self._zk.listen(self._session_event)
         return await self._create()
@@ -66,7 +67,7 @@ class BrokerZnodeRegistration:
                 await self._zk.delete(self._path)
 
     def abandon(self) -> None:
-        """Leave the znode until its session ends, as after the end of a process."""
+        """Leave the znode until its session ends, as after a crash."""
         if self._unlisten is not None:
             self._unlisten()
         if self._task is not None:
@@ -74,47 +75,47 @@ class BrokerZnodeRegistration:
 
     async def _create(self) -> int:
         loop = asyncio.get_running_loop()
-        work, limit = loop.create_task(self._until_created()), loop.create_task(self._wait())
+        creation, timeout = loop.create_task(self._until_created()), loop.create_task(self._until_timeout())
         try:
-            await asyncio.wait((work, limit), return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
+            await asyncio.wait((creation, timeout), return_when=asyncio.FIRST_COMPLETED)
+            if not creation.done():
                 raise ValueError(f"{self._path} belongs to another broker, or ZooKeeper does not respond")
-            return work.result()
+            return creation.result()
         finally:
-            work.cancel()
-            limit.cancel()
-            await asyncio.gather(work, limit, return_exceptions=True)
+            creation.cancel()
+            timeout.cancel()
+            await asyncio.gather(creation, timeout, return_exceptions=True)
 
-    async def _wait(self) -> None:
+    async def _until_timeout(self) -> None:
         await self._sleep(self._timeout_ms)
 
     async def _until_created(self) -> int:
         while True:
             try:
                 await self._zk.until_connected()
-                epoch = await self._try()
+                epoch = await self._try_to_create()
                 if epoch is not None:
                     return epoch
             except (ConnectionLossError, SessionExpiredError):
                 continue
 
-    async def _try(self) -> int | None:
-        """Return the epoch; None to try again after a change of a znode that belongs to another session."""
+    async def _try_to_create(self) -> int | None:
+        """Return the broker epoch; None after a change of a znode that belonged to another session."""
         assert self._broker is not None
         with suppress(NodeExistsError):
-            # An earlier request, whose response was lost with the connection, may have created it.
+            # The znode exists, too, if this broker created it in a request whose response was lost.
             data = self._broker._replace(timestamp_ms=self._wall_ms()).encode()
             await self._zk.create(self._path, data, ephemeral=True)
-        gone = asyncio.Event()
-        stat = await self._zk.exists(self._path, lambda event: gone.set())
+        changed = asyncio.Event()
+        stat = await self._zk.exists(self._path, lambda event: changed.set())
         if stat is None:
             return None
         if stat.ephemeral_owner == self._zk.session_id:
             return stat.czxid
         self._log.warning("waiting for the session of this broker's previous registration to end")
-        unlisten = self._zk.listen(lambda event: gone.set())
+        unlisten = self._zk.listen(lambda event: changed.set())
         try:
-            await gone.wait()
+            await changed.wait()
         finally:
             unlisten()
         return None

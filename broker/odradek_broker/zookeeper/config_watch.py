@@ -1,8 +1,9 @@
-"""Dynamic configurations, quotas and credentials in ZooKeeper: read and watched by every broker.
+"""Dynamic configurations, quotas and credentials in ZooKeeper, which every broker reads and watches.
 
-Owns the watch of `/config/changes`: a sequential znode for each change names the entity, which the broker then reads
-again. The first configuration of a topic has no notification; the broker reads it with the first request that names the
-topic. After an expired session the broker reads everything again, because notifications expire after 15 minutes.
+Owns the watch of `/config/changes`, where a sequential znode for each change names the entity that the broker then
+reads again. The first configuration of a topic has no notification; the broker reads it when the first request names
+the topic. After an expired session the broker reads everything again, because notifications expire after 15 minutes.
+Leaves the image to `control_requests`, and writing to `config_writer`.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ Entities = Mapping[str, Mapping[str, str]]
 Found = TypeVar("Found")
 
 _MAX_CONCURRENT_READS = 500
-"""The maximum number of concurrent requests."""
+"""The maximum number of znodes that are read concurrently."""
 _PAUSE_MS = 1_000
-"""The time before everything is read again after an error other than a lost connection."""
+"""The time before the broker reads everything again, after an error other than a lost connection."""
 
 
 class ConfigWatch:
-    """Awaits `changed` with the configurations that were read again. `sleep` takes milliseconds."""
+    """Awaits `changed` with the values that were read again. `sleep` takes milliseconds."""
 
     def __init__(
         self,
@@ -54,7 +55,8 @@ class ConfigWatch:
         self._sleep = sleep
         self._log = log
         self._seen: set[str] = set()
-        self._known: set[ConfigResource] = set()
+        self._known_resources: set[ConfigResource] = set()
+        """Topics and brokers that had a configuration: a later read of everything must report its removal."""
         self._known_entities: set[str] = set()
         self._reread_all = False
         self._wake = asyncio.Event()
@@ -62,11 +64,11 @@ class ConfigWatch:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> tuple[Configs, Entities]:
-        """Return all configurations; `changed` gets later ones."""
+        """Return all configurations, quotas and credentials. Later changes go to `changed`."""
         self._unlisten = self._zk.listen(self._session_event)
-        # The notifications come first, so that a change made meanwhile is read twice rather than missed.
+        # The notifications are read first: a change in between is then read twice, not missed.
         await self.retried(self._read_notifications)
-        found = await self.retried(self._all)
+        found = await self.retried(self._read_all)
         self._task = asyncio.get_running_loop().create_task(self._run())
         return found
 
@@ -77,22 +79,22 @@ class ConfigWatch:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def of(self, resources: Iterable[ConfigResource]) -> Configs:
-        """Return the current configurations of the resources, empty where there is none."""
-        paths_of: dict[ConfigResource, str] = {}
+    async def read_configs(self, resources: Iterable[ConfigResource]) -> Configs:
+        """Return the current configurations of topics and brokers; they are empty if there is no znode."""
+        entities: dict[ConfigResource, str] = {}
         for resource in resources:
             entity = config_entity(resource)
             assert entity is not None, "topics and brokers have one"
-            paths_of[resource] = entity
-        values = await self._read_each(list(paths_of.values()))
-        found = {resource: values[entity] for resource, entity in paths_of.items()}
-        self._known.update(key for key, values in found.items() if values)
-        return found
+            entities[resource] = entity
+        values = await self._read_each(list(entities.values()))
+        configs = {resource: values[entity] for resource, entity in entities.items()}
+        self._known_resources.update(resource for resource, config in configs.items() if config)
+        return configs
 
-    async def _entities(self, wanted: Iterable[str]) -> Entities:
-        found = await self._read_each(list(wanted))
-        self._known_entities.update(entity for entity, values in found.items() if values)
-        return found
+    async def _quota_entities(self, requested: Iterable[str]) -> Entities:
+        entities = await self._read_each(list(requested))
+        self._known_entities.update(entity for entity, values in entities.items() if values)
+        return entities
 
     async def _read_each(self, entities: list[str]) -> dict[str, Mapping[str, str]]:
         found: dict[str, Mapping[str, str]] = {}
@@ -102,7 +104,7 @@ class ConfigWatch:
         return found
 
     async def retried(self, read: Callable[[], Awaitable[Found]]) -> Found:
-        """Read when connected, again after a lost connection."""
+        """Read, and read again after a lost connection or an expired session."""
         while True:
             await self._zk.until_connected()
             try:
@@ -114,43 +116,42 @@ class ConfigWatch:
         try:
             return await read_config(self._zk, entity) or {}
         except InvalidZnodeError as error:
-            self._log.error("configuration cannot be read and counts as empty", path=error.path, exc_info=error)
+            self._log.error("configuration cannot be read and is taken as empty", path=error.path, exc_info=error)
             return {}
 
-    async def _all(self) -> tuple[Configs, Entities]:
+    async def _read_all(self) -> tuple[Configs, Entities]:
         named = [
             f"{kind}/{name}" for kind in ("topics", "brokers") for name in await children(self._zk, paths.config(kind))
         ]
         resources = {found for entity in named if (found := config_resource(entity)) is not None}
-        entities = await quota_entities(self._zk)
-        return await self.of(sorted(resources | self._known)), await self._entities(
-            sorted({*entities, *self._known_entities})
-        )
+        configs = await self.read_configs(sorted(resources | self._known_resources))
+        entities = {*await quota_entities(self._zk), *self._known_entities}
+        return configs, await self._quota_entities(sorted(entities))
 
     async def _read_notifications(self) -> set[str]:
         """Return the entities of the notifications that are new since the last call, and register a watch."""
         names = set(await children(self._zk, paths.CONFIG_CHANGES, self._notified))
-        news, self._seen = names - self._seen, names
-        found: set[str] = set()
-        for name in sorted(news):
+        new, self._seen = names - self._seen, names
+        entities: set[str] = set()
+        for name in sorted(new):
             path = f"{paths.CONFIG_CHANGES}/{name}"
             try:
                 data, _ = await self._zk.get(path)
-                found.add(decode_config_change(path, data))
+                entities.add(decode_config_change(path, data))
             except NoNodeError:
                 continue
             except InvalidZnodeError as error:
                 self._log.error("configuration change notification cannot be read", path=path, exc_info=error)
                 continue
             except BaseException:
-                self._seen -= news
+                self._seen -= new
                 raise
-        return found
+        return entities
 
     async def _read_changed(self, changed: set[str]) -> tuple[Configs, Entities]:
         resources = {resource for entity in changed if (resource := config_resource(entity)) is not None}
         entities = sorted(filter(is_quota_entity, changed))
-        return await self.of(sorted(resources)), await self._entities(entities)
+        return await self.read_configs(sorted(resources)), await self._quota_entities(entities)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -172,7 +173,7 @@ class ConfigWatch:
                 changed = await self.retried(self._read_notifications)
                 if self._reread_all:
                     self._reread_all = False
-                    await self._changed(*await self.retried(self._all))
+                    await self._changed(*await self.retried(self._read_all))
                 elif changed:
                     await self._changed(*await self.retried(partial(self._read_changed, changed)))
             except Exception as error:

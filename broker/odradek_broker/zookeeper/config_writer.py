@@ -1,7 +1,8 @@
 """AlterConfigs and IncrementalAlterConfigs in ZooKeeper mode, which need no controller.
 
-The broker that gets the request writes the znode of the entity and a notification, after which every broker and the
-controller read that znode (ZkAdminManager, AdminZkClient). Leaves validation to the controller's commands.
+Owns the write: the broker that gets the request writes the znode of the entity and a notification, after which every
+broker and the controller read that znode. Leaves validation to the controller's commands. Sources: ZkAdminManager and
+AdminZkClient of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class _Response(Protocol):
-    responses: list  # type: ignore[type-arg]  # each of the two has a class of its own
+    responses: list  # type: ignore[type-arg]  # the two responses have different classes of elements
 
 
 Response = TypeVar("Response", bound=_Response)
@@ -43,7 +44,7 @@ Decide = Callable[[ClusterImage], tuple[Sequence[Message], Response]]
 
 
 class ConfigWriter:
-    """Writes one change at a time. Awaits `written` with the new configurations before it returns the response."""
+    """Writes one change at a time. Awaits `written` with the changed configurations before it returns the response."""
 
     def __init__(
         self,
@@ -70,14 +71,18 @@ class ConfigWriter:
 
     async def _change(self, named: Iterable[ConfigResource], decide: Decide[Response]) -> Response:
         async with self._changing:
-            wanted = sorted({each for each in named if config_entity(each) is not None})
-            now = await self._configs.retried(partial(self._configs.of, wanted))
+            stored = sorted({resource for resource in named if config_entity(resource) is not None})
+            current = await self._configs.retried(partial(self._configs.read_configs, stored))
             image = self._image()
-            image = replace(image, configs={**image.configs, **now})
+            image = replace(image, configs={**image.configs, **current})
             records, response = decide(image)
-            kept = [each for each in records if isinstance(each, ConfigRecord) and config_entity(_of(each)) is not None]
-            after = replay(image, kept).image.configs
-            changed = {resource: after.get(resource, {}) for resource in sorted({_of(each) for each in kept})}
+            storable = [
+                record
+                for record in records
+                if isinstance(record, ConfigRecord) and config_entity(_resource(record)) is not None
+            ]
+            after = replay(image, storable).image.configs
+            changed = {key: after.get(key, {}) for key in sorted({_resource(record) for record in storable})}
             for resource, values in changed.items():
                 await self._configs.retried(partial(self._write, resource, values))
             if changed:
@@ -92,14 +97,15 @@ class ConfigWriter:
         return response
 
     async def _write(self, resource: ConfigResource, values: Mapping[str, str]) -> None:
+        """Set the znode, or create it, together with the notification."""
         entity = config_entity(resource)
         assert entity is not None
         path, data = paths.config(entity), encode_config(values)
-        notice = Create(paths.CONFIG_CHANGE, encode_config_change(entity), sequential=True)
+        notification = Create(paths.CONFIG_CHANGE, encode_config_change(entity), sequential=True)
         while True:
             for write in (Set(path, data), Create(path, data)):
                 try:
-                    await self._zk.multi([write, notice])
+                    await self._zk.multi([write, notification])
                 except MultiError as error:
                     if not isinstance(error.error, NoNodeError | NodeExistsError):
                         raise
@@ -107,5 +113,5 @@ class ConfigWriter:
                     return
 
 
-def _of(record: ConfigRecord) -> ConfigResource:
+def _resource(record: ConfigRecord) -> ConfigResource:
     return ConfigResource(record.resource_type, record.resource_name)

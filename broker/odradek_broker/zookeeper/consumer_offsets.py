@@ -1,6 +1,6 @@
 """`/consumers/<group>/offsets/<topic>/<partition>`: the offsets of version 0 of OffsetCommit and OffsetFetch.
 
-Consumers older than Kafka 0.9 write these znodes themselves.
+Owns the writes and reads of these znodes. Consumers older than Kafka 0.9 write them without a broker.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class ConsumerOffsets:
         self._zk = zk
 
     async def commit(self, group: str, topic: str, partition: int, offset: int) -> ErrorCode:
+        """Store the offset; create the znode if it is missing."""
         path = _path(group, topic, partition)
         if path is None:
             return ErrorCode.INVALID_GROUP_ID
@@ -44,29 +45,32 @@ class ConsumerOffsets:
         return await _error(write)
 
     async def fetch(self, group: str, topic: str, partition: int) -> tuple[ErrorCode, int]:
-        """Return the offset; UNKNOWN_TOPIC_OR_PARTITION and NO_OFFSET if there is none, as in Kafka."""
+        """Return NONE and the offset, or an error and NO_OFFSET. As in Kafka, the error of a missing offset is
+        UNKNOWN_TOPIC_OR_PARTITION."""
         path = _path(group, topic, partition)
         if path is None:
             return ErrorCode.INVALID_GROUP_ID, NO_OFFSET
-        found = NO_OFFSET
+        offset = NO_OFFSET
 
         async def read() -> None:
-            nonlocal found
-            found = decode_number(path, (await self._zk.get(path))[0])
+            nonlocal offset
+            offset = decode_number(path, (await self._zk.get(path))[0])
 
         error = await _error(read)
-        return error, found if error is ErrorCode.NONE else NO_OFFSET
+        return error, offset
 
 
 def _path(group: str, topic: str, partition: int) -> str | None:
+    """Return the path of the offset; None for a group id that cannot be the name of a znode."""
     if not group or "/" in group or group in (".", ".."):
         return None
     return f"{paths.CONSUMERS}/{group}/offsets/{topic}/{partition}"
 
 
-async def _error(done: Callable[[], Awaitable[None]]) -> ErrorCode:
+async def _error(operation: Callable[[], Awaitable[None]]) -> ErrorCode:
+    """Return the error of the operation, or NONE."""
     try:
-        await done()
+        await operation()
     except NoNodeError:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     except (ConnectionLossError, SessionExpiredError):

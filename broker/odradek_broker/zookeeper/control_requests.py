@@ -1,8 +1,8 @@
-"""Control requests of ZooKeeper mode, from the controller and other brokers to this broker, handled in order.
+"""The inter-broker requests of ZooKeeper mode that this broker receives from the controller and from other brokers.
 
-Owns the order: control requests and changed configurations pass through the adapter one at a time. A request that is
-the first to name a topic waits until the topic's configuration is read. Requests that other brokers send to the
-controller go to the controller in this process.
+Owns the order in which control requests and changed configurations pass through the adapter: one at a time. The first
+request that names a topic waits until the broker has read the topic's configuration. Requests of other brokers to the
+controller go to the controller in this process. Leaves the translation into deltas to `control_request_adapter`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ControlRequestHandler:
         broker: Callable[[], Broker],
         log: Logger,
     ) -> None:
-        """`broker` is called when the first request has arrived."""
+        """`broker` returns the broker. It is not called before the first request."""
         self._adapter = adapter
         self._configs = configs
         self._source = source
@@ -90,12 +90,12 @@ class ControlRequestHandler:
         """Publish the configurations that differ from the image."""
         async with self._handling:
             known = self._adapter.image.configs
-            news = {key: values for key, values in configs.items() if values != known.get(key, {})}
-            if news:
-                self._source.publish(self._adapter.configs_changed(news))
+            changed = {key: values for key, values in configs.items() if values != known.get(key, {})}
+            if changed:
+                self._source.publish(self._adapter.configs_changed(changed))
 
     async def entities_changed(self, entities: Entities) -> None:
-        """Publish changed quotas and credentials; an entity that cannot be read keeps its last value."""
+        """Publish changed quotas and credentials. An entity that cannot be read keeps its last values."""
         async with self._handling:
             delta, damaged = self._adapter.entities_changed(entities)
             for error in damaged:
@@ -104,11 +104,12 @@ class ControlRequestHandler:
                 self._source.publish(delta)
 
     async def _read_configs(self, request: LeaderAndIsrRequest | UpdateMetadataRequest) -> None:
+        """Read and publish the configurations of topics that no earlier request has named."""
         names = self._adapter.unknown_topics(request)
         if names:
-            wanted = [ConfigResource(Resource.TOPIC, name) for name in names]
-            found = await self._configs.retried(lambda: self._configs.of(wanted))
-            self._source.publish(self._adapter.configs_changed(found))
+            resources = [ConfigResource(Resource.TOPIC, name) for name in names]
+            configs = await self._configs.retried(lambda: self._configs.read_configs(resources))
+            self._source.publish(self._adapter.configs_changed(configs))
 
     def _add_storage_errors(self, response: LeaderAndIsrResponse) -> None:
         """Set KAFKA_STORAGE_ERROR for replicas in failed log directories."""

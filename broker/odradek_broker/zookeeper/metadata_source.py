@@ -1,4 +1,8 @@
-"""The metadata source of ZooKeeper mode: deltas that the adapter makes from control requests and watched znodes."""
+"""The metadata source of ZooKeeper mode.
+
+Owns the listeners of deltas. Leaves making the deltas, from control requests and watched znodes, to
+`control_request_adapter`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ Listener = Callable[[MetadataDelta], None]
 
 
 class ZooKeeperSource:
-    """The broker's `MetadataSource`. `publish` is called with each delta, in order."""
+    """The broker's `MetadataSource`. Call `publish` with each delta, in order."""
 
     emulation = Emulation.KAFKA_3_9
     apis = zookeeper_apis()
@@ -33,16 +37,16 @@ class ZooKeeperSource:
         self._sleep = sleep
         self._log = log
         self._listeners: list[Listener] = []
-        self._waiting: set[asyncio.Event] = set()
-        """Set after each delta."""
+        self._delta_events: set[asyncio.Event] = set()
+        """Events of waiting tasks, set after each delta."""
 
     @property
     def image(self) -> ClusterImage:
         return self._adapter.image
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """As `MetadataSource.subscribe`; the first delta is incomplete, because no controller has yet sent this broker
-        the list of its replicas."""
+        """As `MetadataSource.subscribe`. The first delta is incomplete, because no controller has sent this broker all
+        its replicas yet."""
         image = self.image
         first = MetadataDelta.between(ClusterImage(cluster_id=image.cluster_id), image)
         listener(replace(first, complete=False))
@@ -50,26 +54,26 @@ class ZooKeeperSource:
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
     def publish(self, delta: MetadataDelta) -> None:
-        """Call every listener. An exception in one is logged: the change has been made and cannot be refused."""
+        """Call every listener. The exception of a listener is logged, because the change is already made."""
         for listener in tuple(self._listeners):
             try:
                 listener(delta)
             except Exception as error:
                 self._log.error("listener failed to apply a metadata change", exc_info=error)
-        for waiting in self._waiting:
-            waiting.set()
+        for event in self._delta_events:
+            event.set()
 
     async def until_removed(self, topic_ids: Collection[Uuid], timeout_ms: int) -> None:
-        """Return when the image has none of these topics any more, or after the timeout."""
+        """Return when the image has none of these topics, or after the timeout."""
         changed = asyncio.Event()
-        self._waiting.add(changed)
-        limit = asyncio.ensure_future(self._sleep(timeout_ms))
+        self._delta_events.add(changed)
+        timeout = asyncio.ensure_future(self._sleep(timeout_ms))
         try:
-            while not limit.done() and not self.image.topics_by_id.keys().isdisjoint(topic_ids):
+            while not timeout.done() and not self.image.topics_by_id.keys().isdisjoint(topic_ids):
                 changed.clear()
                 change = asyncio.ensure_future(changed.wait())
-                await asyncio.wait((limit, change), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((timeout, change), return_when=asyncio.FIRST_COMPLETED)
                 change.cancel()
         finally:
-            self._waiting.remove(changed)
-            limit.cancel()
+            self._delta_events.remove(changed)
+            timeout.cancel()
