@@ -1,7 +1,7 @@
-"""The znodes of ACLs: their paths, their content, and the notifications of changes.
+"""The znodes of ACLs: their paths, their data, and the notifications of changes.
 
-Brokers write these znodes, not the controller. An ACL is an AccessControlEntryRecord without the id, which ZooKeeper
-does not store.
+Kafka's brokers and tools write these znodes, not the controller. An ACL is an AccessControlEntryRecord without the id,
+which ZooKeeper does not store. The broker reads which resources have ACLs, and does not enforce them yet.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RESOURCE_TYPES = {
     6: "DelegationToken",
     7: "User",
 }
-_UPPER_TYPES = {2: "TOPIC", 3: "GROUP", 4: "CLUSTER", 5: "TRANSACTIONAL_ID", 6: "DELEGATION_TOKEN", 7: "USER"}
+_TYPES_IN_CHANGES = {2: "TOPIC", 3: "GROUP", 4: "CLUSTER", 5: "TRANSACTIONAL_ID", 6: "DELEGATION_TOKEN", 7: "USER"}
 OPERATIONS = {
     2: "All",
     3: "Read",
@@ -49,7 +49,7 @@ CHANGES = {LITERAL: "/kafka-acl-changes", PREFIXED: "/kafka-acl-extended-changes
 
 
 class Pattern(NamedTuple):
-    """A resource pattern, which has one list of ACLs."""
+    """A resource pattern. One znode has all its ACLs."""
 
     resource_type: int
     name: str
@@ -61,11 +61,11 @@ class Pattern(NamedTuple):
 
     @property
     def change_path(self) -> str:
-        """The path of the sequential znodes that notify brokers of a change."""
+        """The path of the sequential znodes that notify brokers of changed ACLs, without the number."""
         return f"{CHANGES[self.pattern_type]}/acl_changes_"
 
     def encode_change(self) -> bytes:
-        kind = _UPPER_TYPES[self.resource_type]
+        kind = _TYPES_IN_CHANGES[self.resource_type]
         if self.pattern_type == LITERAL:
             return f"{kind}:{self.name}".encode()
         return encode({"version": 1, "resourceType": kind, "name": self.name, "patternType": "PREFIXED"})
@@ -76,22 +76,22 @@ class Pattern(NamedTuple):
             json = decode(path, data)
             if json.integer("version") > 1 or json.text("patternType") != "PREFIXED":
                 raise InvalidZnodeError(path, f"unknown ACL change notification {data!r}")
-            return Pattern(_number(path, _UPPER_TYPES, json.text("resourceType")), json.text("name"), PREFIXED)
+            return Pattern(_number(path, _TYPES_IN_CHANGES, json.text("resourceType")), json.text("name"), PREFIXED)
         kind, separator, name = data.decode(errors="replace").partition(":")
         if not separator:
             raise InvalidZnodeError(path, f"{data!r} is not TYPE:NAME of a resource")
-        return Pattern(_number(path, _UPPER_TYPES, kind), name, LITERAL)
+        return Pattern(_number(path, _TYPES_IN_CHANGES, kind), name, LITERAL)
 
 
 async def stored_patterns(zk: ZooKeeper) -> list[Pattern]:
-    """Return the resource patterns that have ACLs; unknown types of resources are ignored."""
-    found: list[Pattern] = []
+    """Return the resource patterns that have ACLs. Unknown types of resources are ignored."""
+    patterns: list[Pattern] = []
     for pattern_type, root in ROOTS.items():
         for number, kind in RESOURCE_TYPES.items():
             with suppress(NoNodeError):
                 names = await zk.children(f"{root}/{kind}")
-                found += [Pattern(number, name, pattern_type) for name in names]
-    return found
+                patterns += [Pattern(number, name, pattern_type) for name in names]
+    return patterns
 
 
 def encode_acls(entries: Iterable[AccessControlEntryRecord]) -> bytes:
@@ -131,7 +131,7 @@ def _entry(pattern: Pattern, acl: JsonObject) -> AccessControlEntryRecord:
 
 
 def _number(path: str, names: dict[int, str], name: str) -> int:
-    """Return the number of a name; the case of its letters does not matter, as in Kafka."""
+    """Return the number of a name. As in Kafka, upper and lower case are the same."""
     for number, known in names.items():
         if known.upper() == name.upper():
             return number

@@ -1,4 +1,4 @@
-"""The chroot of a cluster: the part of ZooKeeper's tree that the connect string names."""
+"""The chroot of a cluster: the znode, named in the connect string, below which the cluster has its znodes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Chroot(NamedTuple):
-    """A prefix of every path: "" or "/a" or "/a/b"."""
+    """The prefix of every path of the cluster: "" or "/a" or "/a/b"."""
 
     prefix: str = ""
 
@@ -29,7 +29,7 @@ def parse_connect_string(text: str) -> tuple[str, Chroot]:
     """Split `HOST:PORT,HOST:PORT/chroot` into the servers and the chroot; `/` alone is no chroot. Raises ValueError."""
     servers, slash, chroot = text.strip().partition("/")
     if not servers:
-        raise ValueError(f"the ZooKeeper connect string {text!r} names no server")
+        raise ValueError(f"the ZooKeeper connect string {text!r} names no server, such as localhost:2181")
     if not chroot:
         return servers, Chroot()
     if "" in chroot.split("/"):

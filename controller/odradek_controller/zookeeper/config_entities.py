@@ -1,7 +1,7 @@
 """Quotas of clients, users and addresses, and SCRAM credentials of users, as Kafka's tools write them to `/config`.
 
-Owns the paths of the entities and the texts of their values. The znode of a user has both quotas and credentials;
-the controller does not change other values in it.
+Owns the paths of the entities and the formats of their values. The znode of a user has both quotas and credentials.
+Leaves the data of the znode to `znodes`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from .json_text import InvalidZnodeError
 from .paths import DEFAULT_ENTITY, config, desanitized, sanitized
 
 _FOLDERS = {"user": "users", "client-id": "clients", "ip": "ips"}
+"""Entity type to the znode that has the entities of this type."""
 _TYPES = {folder: kind for kind, folder in _FOLDERS.items()}
 _INTEGER_QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "connection_creation_rate")
 _DECIMAL_QUOTAS = ("request_percentage", "controller_mutation_rate")
@@ -26,7 +27,7 @@ MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
 def entity_path(entity: QuotaEntity) -> str:
-    """Return the path of the entity, such as `users/u/clients/<default>`, with the user before the client."""
+    """Return the entity path, such as `users/u/clients/<default>`, with the user before the client."""
     parts = sorted(entity.parts, key=lambda part: part[0] != "user")
     return "/".join(f"{_FOLDERS[kind]}/{DEFAULT_ENTITY if name is None else sanitized(name)}" for kind, name in parts)
 
@@ -37,21 +38,22 @@ def user_path(name: str) -> str:
 
 def quota_entity(path: str) -> QuotaEntity:
     """Return the entity of a path; the inverse of `entity_path`."""
-    words = path.split("/")
+    names = path.split("/")
     return QuotaEntity(
         tuple(
             sorted(
                 (_TYPES[folder], None if name == DEFAULT_ENTITY else desanitized(name))
-                for folder, name in zip(words[::2], words[1::2], strict=True)
+                for folder, name in zip(names[::2], names[1::2], strict=True)
             )
         )
     )
 
 
 def is_quota_entity(path: str) -> bool:
-    words = path.split("/")
-    folders = tuple(words[::2])
-    return len(words) % 2 == 0 and folders in (("users",), ("clients",), ("ips",), ("users", "clients"))
+    """Return whether an entity path is that of a user, a client, a client of a user, or an address."""
+    names = path.split("/")
+    folders = tuple(names[::2])
+    return len(names) % 2 == 0 and folders in (("users",), ("clients",), ("ips",), ("users", "clients"))
 
 
 def quota_text(key: str, value: float) -> str:
@@ -84,6 +86,8 @@ def credentials(path: str, values: Mapping[str, str]) -> Iterator[UserScramCrede
             )
             iterations = int(parts["iterations"])
         except (KeyError, ValueError, Base64Error):
-            raise InvalidZnodeError(config(path), f"invalid {mechanism} credential") from None
+            raise InvalidZnodeError(
+                config(path), f"{mechanism} must be salt=…,stored_key=…,server_key=…,iterations=…"
+            ) from None
         name = desanitized(path.split("/")[1])
         yield UserScramCredentialRecord(name, number, salt, stored, server, iterations)

@@ -1,4 +1,7 @@
-"""The znodes that store each type of metadata record, if any."""
+"""Where ZooKeeper mode stores each type of metadata record, if it stores it.
+
+Leaves the znode operations to `znode_operations`.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +45,12 @@ class RecordStorage(Enum):
     TOPICS = "/brokers/topics"
     """The topic's znode has the replicas; the partition's state has the leader and the ISR."""
     CONFIGS = "/config"
-    """With a notification in `/config/changes`, except for the initial configuration of a topic."""
+    """With a notification in `/config/changes`, except for the first configuration of a topic."""
     PRODUCER_IDS = "/latest_producer_id_block"
     BROKER_IDS = "/brokers/ids"
-    """Brokers write their own znodes. The controller keeps fencing and controlled shutdown in memory only."""
+    """Each broker writes its own znode. Fencing and controlled shutdown are only in the controller's memory."""
     NOT_STORED = ""
-    """Accepted but not written: ZooKeeper mode has no metadata transactions and no eligible leader replicas."""
+    """Accepted, but not written: ZooKeeper mode has no metadata transactions and no eligible leader replicas."""
     REFUSED = "-"
     """Refused: Kafka's controller does not write this in ZooKeeper mode."""
 

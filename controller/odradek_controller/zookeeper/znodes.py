@@ -1,7 +1,7 @@
 """The data of the znodes of a Kafka 3.9 cluster: the formats that its brokers write, and the older ones that they read.
 
-Leaves paths to `paths`, the mapping to the image to `load` and `znode_operations`, and ACLs to `acl_znodes`. Decoding
-takes the path of the znode only for InvalidZnodeError.
+Leaves paths to `paths`, the mapping to the image to `load` and `znode_operations`, quotas and credentials to
+`config_entities`, and ACLs to `acl_znodes`. Decoding takes the path of the znode only for InvalidZnodeError.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class BrokerZnode(NamedTuple):
     timestamp_ms: int = 0
 
     def encode(self) -> bytes:
-        first = next((endpoint for endpoint in self.endpoints if endpoint.security_protocol == 0), None)
+        plaintext = next((endpoint for endpoint in self.endpoints if endpoint.security_protocol == 0), None)
         members: dict[str, object] = {
             "version": 5,
-            "host": None if first is None else first.host,
-            "port": -1 if first is None else first.port,
+            "host": None if plaintext is None else plaintext.host,
+            "port": -1 if plaintext is None else plaintext.port,
             "endpoints": [f"{e.name}://{_bracketed(e.host)}:{e.port}" for e in self.endpoints],
             "jmx_port": self.jmx_port,
             "timestamp": str(self.timestamp_ms),
@@ -102,7 +102,7 @@ class Assignment(NamedTuple):
 
 
 class TopicZnode(NamedTuple):
-    """`/brokers/topics/T`, version 3. Versions 1 and 2, before Kafka 2.8, have no topic id."""
+    """`/brokers/topics/T`, version 3. Versions 1 and 2, of brokers before Kafka 2.8, have no topic id."""
 
     topic_id: Uuid | None
     partitions: Mapping[int, Assignment]
@@ -182,7 +182,7 @@ class PartitionState(NamedTuple):
 
 
 class ControllerZnode(NamedTuple):
-    """`/controller`, version 2. During a migration it has the epoch of the KRaft controller."""
+    """`/controller`, version 2. During a migration to KRaft it has the epoch of the KRaft controller."""
 
     broker_id: int
     timestamp_ms: int = 0
@@ -206,7 +206,7 @@ class ControllerZnode(NamedTuple):
 
 
 def encode_number(number: int) -> bytes:
-    """Encode `/controller_epoch`, or an offset of version 0 of OffsetCommit."""
+    """Encode `/controller_epoch`, or an offset of OffsetCommit version 0."""
     return str(number).encode()
 
 
@@ -226,7 +226,7 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    """Decode a configuration. A znode without data, of a user that has one only for its clients, has none."""
+    """Decode a configuration. It is empty for a znode without data: the parent of a user's clients may have none."""
     if not data:
         return {}
     config = decode(path, data).object("config")
@@ -293,7 +293,7 @@ def decode_log_dir_event(path: str, data: bytes) -> int:
 
 
 class ProducerIdBlock(NamedTuple):
-    """`/latest_producer_id_block`, version 1: the last allocated block, both ends included."""
+    """`/latest_producer_id_block`, version 1: the last allocated block, from `first` to `last`, both included."""
 
     broker_id: int
     first: int
