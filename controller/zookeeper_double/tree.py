@@ -1,4 +1,4 @@
-"""The tree of znodes in memory, and the effect of transactions on it.
+"""The double's tree of znodes, and the effect of transactions on it.
 
 Owns versions, transaction ids, sequence numbers and the events of a change. Leaves sessions, connections and watches to
 `server`. The rules are those of ZooKeeper 3.8; the contract tests compare them with a real server.
@@ -38,11 +38,11 @@ class _Node:
     ephemeral_owner: int = 0
     version: int = 0
     created: int = 0
-    """The number of children ever created: the next sequence number."""
+    """The number of children that were ever created, which is the next sequence number."""
     children: set[str] = field(default_factory=set)
 
     def stat(self) -> Stat:
-        # ZooKeeper's child version counts creations and deletions.
+        # cversion counts creations and deletions, and created - len(children) is the number of deletions.
         cversion = self.created * 2 - len(self.children)
         return Stat(self.czxid, self.mzxid, self.version, cversion, self.ephemeral_owner, len(self.children))
 
@@ -59,7 +59,7 @@ class Tree:
         self._nodes: dict[str, _Node] = {"/": _Node(b"", 0, 0)}
 
     def get(self, path: str) -> tuple[bytes, Stat]:
-        """Raises NoNodeError."""
+        """Return the data of a znode. Raises NoNodeError."""
         node = self._node(path)
         return node.data, node.stat()
 
@@ -68,7 +68,7 @@ class Tree:
         return node.stat() if node else None
 
     def children(self, path: str) -> list[str]:
-        """Raises NoNodeError."""
+        """Return the names of the children. Raises NoNodeError."""
         return sorted(self._node(path).children)
 
     def ephemerals(self, session_id: int) -> list[str]:
@@ -77,7 +77,7 @@ class Tree:
 
     def commit(self, ops: Sequence[Op], session_id: int) -> tuple[list[OpResult], list[WatchedEvent]]:
         """Run all operations as one transaction; return their results and the events. Raises MultiError."""
-        # A failed transaction has an id, too.
+        # As in ZooKeeper, a transaction that fails has an id, too.
         self._zxid += 1
         transaction = _Transaction(self._nodes, self._zxid, session_id)
         results: list[OpResult] = []

@@ -1,4 +1,4 @@
-"""The znodes that a broker needs before it registers: the persistent paths and the cluster id."""
+"""The znodes that a broker creates before it registers: the persistent paths and the cluster id."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .znodes import decode_cluster_id, encode_cluster_id
 
 
 async def create_persistent_paths(zk: ZooKeeper) -> None:
-    """Create the missing ones of `paths.PERSISTENT`, as every broker of Kafka does when it starts."""
+    """Create the znodes of `paths.PERSISTENT` that are missing, as every broker of Kafka does when it starts."""
     for path in paths.PERSISTENT:
         await create_all(zk, path)
 
@@ -28,7 +28,7 @@ async def create_all(zk: ZooKeeper, path: str, data: bytes | None = None) -> Non
 
 
 async def cluster_id(zk: ZooKeeper, proposed: str) -> str:
-    """Return the cluster id, after storing the proposed one if there is none. Raises InvalidZnodeError."""
+    """Return the stored cluster id; if there is none, store the proposed one. Raises InvalidZnodeError."""
     await create_all(zk, paths.CLUSTER_ID, encode_cluster_id(proposed))
     data, _ = await zk.get(paths.CLUSTER_ID)
     return decode_cluster_id(paths.CLUSTER_ID, data)

@@ -1,8 +1,8 @@
 """The interface to ZooKeeper: the operations that the store, the election and the watches use.
 
-Owns the vocabulary (operations, `Stat`, events, errors) and the promises that every implementation keeps.
-`kazoo_client` connects to real servers; `zookeeper_double` is in memory, for tests. The same contract tests run against
-both.
+Owns the vocabulary (operations, `Stat`, events, errors) and the promises that every implementation keeps. The same
+contract tests run against both implementations: `kazoo_client`, which connects to real servers, and `zookeeper_double`,
+in memory, for tests and the simulation.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 ANY_VERSION = -1
-"""Lets `set` and `delete` accept every version."""
+"""With this version `set` and `delete` do not check the version of the znode."""
 
 MAX_REQUEST_BYTES = 0xFFFFF
-"""A server's default `jute.maxbuffer`: it closes the connection that sends a longer request."""
+"""The default of a server's `jute.maxbuffer`: it closes the connection of a client that sends a longer request."""
 
 _OVERHEAD_BYTES = 64
+"""More than the bytes of a request, or of one operation, without its path and data."""
 
 
 class ZooKeeperError(Exception):
@@ -25,7 +26,7 @@ class ZooKeeperError(Exception):
 
 
 class NodeError(ZooKeeperError):
-    """ZooKeeper refused an operation on the znode at `path`; nothing was changed."""
+    """ZooKeeper refused an operation on the znode at `path`, and changed nothing."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -62,7 +63,7 @@ class MultiError(ZooKeeperError):
 
 
 class ConnectionLossError(ZooKeeperError):
-    """There is no connection. A write in progress may have succeeded, or may still succeed."""
+    """There is no connection. A write that was sent may have succeeded, or may still succeed."""
 
 
 class RequestTooLargeError(ZooKeeperError):
@@ -70,22 +71,22 @@ class RequestTooLargeError(ZooKeeperError):
 
 
 class SessionExpiredError(ZooKeeperError):
-    """The session of the request has ended, with its ephemeral znodes; or the client was closed."""
+    """The session of the request has expired, with its ephemeral znodes, or the client is closed."""
 
 
 class Stat(NamedTuple):
     """The metadata of a znode."""
 
     czxid: int
-    """The id of the transaction that created it; ids only grow."""
+    """The id of the transaction that created the znode. A later transaction has a higher id."""
     mzxid: int
-    """The id of the transaction that last set its data."""
+    """The id of the transaction that created the znode, or last set its data."""
     version: int
-    """The number of times that its data was set."""
+    """The number of times that the data was set."""
     cversion: int
     """The number of times that a child was created or deleted."""
     ephemeral_owner: int
-    """The id of the session that owns an ephemeral znode; 0 for a persistent one."""
+    """The id of the session that owns an ephemeral znode; 0 for a persistent znode."""
     num_children: int
 
 
@@ -125,7 +126,7 @@ OpResult = str | Stat | None
 
 
 def request_bytes(ops: Sequence[Op]) -> int:
-    """Return an upper limit of the length of a `multi` with these operations, without the chroot."""
+    """Return an upper limit of the bytes of a `multi` with these operations, without the chroot in their paths."""
     return _OVERHEAD_BYTES + sum(_OVERHEAD_BYTES + len(op.path.encode()) + len(_data(op)) for op in ops)
 
 
@@ -160,9 +161,9 @@ class SessionEvent(Enum):
     CONNECTED = "connected"
     """The client can send requests: after DISCONNECTED in the same session, after EXPIRED in a new one."""
     DISCONNECTED = "disconnected"
-    """The connection is lost. The server ends the session if the client does not connect before the timeout."""
+    """The connection is lost. The session expires if the client does not connect again before the session timeout."""
     EXPIRED = "expired"
-    """The server has ended the session. The client begins a new one, and CONNECTED follows."""
+    """The session has expired on the server. The client begins a new one, and CONNECTED follows."""
 
 
 SessionListener = Callable[[SessionEvent], None]
@@ -171,15 +172,15 @@ SessionListener = Callable[[SessionEvent], None]
 class ZooKeeper(Protocol):
     """A client with one session at a time, used from one event loop.
 
-    Paths are absolute, below the chroot. Every request may raise ConnectionLossError (immediately, while there is no
-    connection), SessionExpiredError and RequestTooLargeError; the client does not retry. The server handles requests in
-    the order in which the client sent them.
+    Paths start with `/` and are below the chroot. Every request may raise ConnectionLossError (immediately, while there
+    is no connection), SessionExpiredError and RequestTooLargeError; the client does not retry. The server handles the
+    requests in the order in which the caller made them.
 
     **Watches.** The client calls a watch on the loop, once, with the first change of the znode after the read that
     registered it: `get` and `exists` watch for CREATED, CHANGED and DELETED, `children` for CHILD and DELETED. `get`
-    and `children` register no watch on a missing znode; `exists` does. A watch is called before any response that the
-    server made after the change. Before DISCONNECTED the client drops all watches without a call; their owners read
-    again, with new watches, at CONNECTED.
+    and `children` register no watch on a missing znode; `exists` does. The client calls a watch before it returns a
+    response that the server made after the change. Before DISCONNECTED the client drops all watches without a call; at
+    CONNECTED the caller reads again, with new watches.
 
     **Session.** Listeners get DISCONNECTED before the lost requests raise. A disconnected client learns that its
     session has expired when it connects again. Listeners get EXPIRED before the first request of the next session, and
@@ -203,7 +204,7 @@ class ZooKeeper(Protocol):
         ...
 
     async def until_connected(self) -> None:
-        """Return when there is a connection, in any session. Raises SessionExpiredError when the client is closed."""
+        """Return when there is a connection, in any session. Raises SessionExpiredError if the client is closed."""
         ...
 
     async def create(
@@ -211,7 +212,7 @@ class ZooKeeper(Protocol):
     ) -> str:
         """Create a znode and return its path: `path`, to which `sequential` appends a growing number of ten digits.
 
-        A `data` of None is for znodes that only have children, as in Kafka; `get` returns it as b"".
+        Kafka creates znodes that only have children with None as their data; `get` returns it as b"".
         Raises NodeExistsError, NoNodeError (for the parent), NoChildrenForEphemeralsError.
         """
         ...

@@ -1,4 +1,4 @@
-"""The paths of the znodes of a Kafka 3.9 cluster, below its chroot."""
+"""The paths of the znodes of a Kafka 3.9 cluster, below its chroot. Leaves the paths of ACLs to `acl_znodes`."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ PERSISTENT = (
     CONFIG_BROKERS,
     CONFIG_IPS,
 )
-"""The znodes that every broker creates when it starts, without data, if they are missing."""
+"""The znodes that every broker creates without data when it starts, if they are missing."""
 
 DEFAULT_ENTITY = "<default>"
-"""The name of the default entity: it applies to each broker, user, client or address without its own configuration."""
+"""The name of the default entity. Its values apply to each broker, user, client or address without its own values."""
 
 
 def broker(broker_id: int) -> str:
@@ -76,7 +76,7 @@ def state(name: str, index: int) -> str:
 
 
 def config(entity_path: str) -> str:
-    """Return the path for an entity path, such as `topics/t`, `brokers/1` or `users/u/clients/c`."""
+    """Return the path of an entity. Entity paths are such as `topics/t`, `brokers/1` or `users/u/clients/c`."""
     return f"/config/{entity_path}"
 
 
@@ -85,9 +85,10 @@ def delete_topic(name: str) -> str:
 
 
 def sanitized(name: str) -> str:
-    """Return a user, client id or address as the name of a znode (Kafka's Sanitizer)."""
+    """Return the name of the znode of a user, client id or address (Kafka's Sanitizer)."""
     return quote(name, safe="")
 
 
 def desanitized(name: str) -> str:
+    """Return the user, client id or address of a znode's name."""
     return unquote(name)
