@@ -112,7 +112,7 @@ async def test_only_the_controller_named_in_metadata_serves_admin_requests(clust
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-async def test_elect_leaders_elsewhere_returns_not_controller(cluster: ThreeBrokers, version: int) -> None:
+async def test_elect_leaders_on_another_broker_returns_not_controller(cluster: ThreeBrokers, version: int) -> None:
     await cluster.create([1, 2, 3], partitions=2)
     other = next(broker for broker in cluster.processes if broker != cluster.controller_id)
     client = await cluster.client(other)

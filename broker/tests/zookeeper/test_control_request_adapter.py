@@ -222,7 +222,7 @@ def test_older_metadata_does_not_replace_newer() -> None:
     assert delta.image.topics["t"].partitions[0].leader == 1
 
 
-def test_a_topic_that_is_being_deleted_goes_with_its_configuration() -> None:
+def test_a_topic_in_deletion_leaves_the_image_with_its_configuration() -> None:
     found = adapter()
     resource = ConfigResource(Resource.TOPIC, "t")
     found.configs_changed({resource: {"cleanup.policy": "compact"}})
@@ -293,7 +293,7 @@ def test_a_topic_missing_in_full_metadata_becomes_a_stray() -> None:
     assert delta.image.topics == {}
 
 
-def test_topics_named_first_need_their_configurations() -> None:
+def test_the_configuration_of_a_topic_is_needed_when_first_named() -> None:
     found = adapter()
     assert found.unknown_topics(given(led_by(1))) == ["t"]
     found.leader_and_isr(given(led_by(1)))
@@ -354,7 +354,7 @@ def test_stop_replica_without_leader_epochs_is_accepted() -> None:
             assert errors(response) == [0]
 
 
-def test_an_offline_replica_of_a_live_broker_is_on_a_failed_disk() -> None:
+def test_an_offline_replica_of_a_live_broker_is_in_a_failed_directory() -> None:
     found = adapter()
     found.leader_and_isr(given(led_by(1)))
     told = seen(1, isr=(1,), version=4)

@@ -244,7 +244,7 @@ async def test_a_deleted_topic_is_hidden_first_and_then_deleted(world: World) ->
     assert world.brokers.told == {}
 
 
-async def test_a_returning_broker_first_gets_its_pending_deletions(world: World) -> None:
+async def test_a_restarted_broker_first_gets_its_pending_deletions(world: World) -> None:
     before = image([1], partition((1, 2), 1), partition((2,), -1))
     await world.become(before)
     world.term.deletions.begin([before.topics["t"]])
@@ -310,7 +310,7 @@ async def test_an_unreachable_broker_gets_all_requests_in_order_later(world: Wor
     ]
 
 
-async def test_a_broker_that_is_gone_gets_no_requests(world: World) -> None:
+async def test_an_unregistered_broker_gets_no_requests(world: World) -> None:
     world.brokers.down.add(2)
     await world.become(image([1, 2], partition((1, 2), 1)))
     await world.become(image([1], partition((1, 2), 1, 1, isr=(1,))))
@@ -369,7 +369,7 @@ async def test_a_repaired_disk_is_reported_once(world: World) -> None:
     assert world.term.found == [(1, 101, set(), {(T, 0)})]
 
 
-async def test_after_a_disk_failure_the_broker_is_asked_for_its_replicas(world: World) -> None:
+async def test_after_a_disk_failure_the_broker_gets_a_request_for_its_replicas(world: World) -> None:
     await world.become(image([1, 2], partition((1, 2), 1), partition((2,), 2)))
     world.brokers.told.clear()
     world.manager.request_lost_replicas([1])

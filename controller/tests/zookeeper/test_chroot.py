@@ -35,6 +35,6 @@ def test_paths_go_below_the_chroot_and_come_back() -> None:
     assert [Chroot().relative(path) for path in ("/", "/x")] == ["/", "/x"]
 
 
-def test_a_chroot_needs_every_node_above_it() -> None:
+def test_the_znodes_of_a_chroot_start_with_its_parents() -> None:
     assert Chroot("/a/b/c").nodes() == ["/a", "/a/b", "/a/b/c"]
     assert Chroot().nodes() == []

@@ -69,7 +69,7 @@ async def other(world: World) -> ZooKeeper:
     return await world.connect()
 
 
-async def test_a_node_that_was_created_can_be_read(zk: ZooKeeper) -> None:
+async def test_a_new_znode_can_be_read(zk: ZooKeeper) -> None:
     assert await zk.create("/a", b"first") == "/a"
 
     data, stat = await zk.get("/a")
@@ -78,7 +78,7 @@ async def test_a_node_that_was_created_can_be_read(zk: ZooKeeper) -> None:
     assert await zk.exists("/a") == stat
 
 
-async def test_a_node_without_data_reads_as_empty(zk: ZooKeeper) -> None:
+async def test_a_znode_without_data_is_read_as_empty(zk: ZooKeeper) -> None:
     await zk.create("/nothing")
     await zk.create("/empty", b"")
     await zk.create("/emptied", b"data")
@@ -87,7 +87,7 @@ async def test_a_node_without_data_reads_as_empty(zk: ZooKeeper) -> None:
     assert [(await zk.get(path))[0] for path in ("/nothing", "/empty", "/emptied")] == [b"", b"", b""]
 
 
-async def test_a_missing_node_cannot_be_read_set_or_deleted(zk: ZooKeeper) -> None:
+async def test_a_missing_znode_cannot_be_read_set_or_deleted(zk: ZooKeeper) -> None:
     for ask in (zk.get("/a"), zk.set("/a", b""), zk.delete("/a"), zk.children("/a")):
         with pytest.raises(NoNodeError) as raised:
             await ask
@@ -95,7 +95,7 @@ async def test_a_missing_node_cannot_be_read_set_or_deleted(zk: ZooKeeper) -> No
     assert await zk.exists("/a") is None
 
 
-async def test_a_node_is_created_once(zk: ZooKeeper) -> None:
+async def test_a_znode_is_created_once(zk: ZooKeeper) -> None:
     await zk.create("/a", b"first")
 
     with pytest.raises(NodeExistsError):
@@ -103,20 +103,20 @@ async def test_a_node_is_created_once(zk: ZooKeeper) -> None:
     assert (await zk.get("/a"))[0] == b"first"
 
 
-async def test_a_node_needs_a_parent(zk: ZooKeeper) -> None:
+async def test_a_znode_needs_a_parent(zk: ZooKeeper) -> None:
     with pytest.raises(NoNodeError) as raised:
         await zk.create("/a/b")
     assert raised.value.path == "/a/b"
 
 
-async def test_an_ephemeral_node_has_no_children(zk: ZooKeeper) -> None:
+async def test_an_ephemeral_znode_has_no_children(zk: ZooKeeper) -> None:
     await zk.create("/a", ephemeral=True)
 
     with pytest.raises(NoChildrenForEphemeralsError):
         await zk.create("/a/b")
 
 
-async def test_setting_counts_versions_and_checks_the_one_asked_for(zk: ZooKeeper) -> None:
+async def test_set_increments_the_version_and_checks_the_expected_one(zk: ZooKeeper) -> None:
     await zk.create("/a", b"0")
     before = await zk.exists("/a")
     assert before is not None
@@ -130,7 +130,7 @@ async def test_setting_counts_versions_and_checks_the_one_asked_for(zk: ZooKeepe
     assert (await zk.set("/a", b"2")).version == 2
 
 
-async def test_deleting_checks_the_version_and_the_children(zk: ZooKeeper) -> None:
+async def test_delete_checks_the_version_and_the_children(zk: ZooKeeper) -> None:
     await zk.create("/a")
     await zk.create("/a/b")
     await zk.set("/a", b"1")
@@ -144,7 +144,7 @@ async def test_deleting_checks_the_version_and_the_children(zk: ZooKeeper) -> No
     assert await zk.exists("/a") is None
 
 
-async def test_children_are_sorted_names_and_changes_count_in_cversion(zk: ZooKeeper) -> None:
+async def test_children_are_sorted_names_and_their_changes_are_counted(zk: ZooKeeper) -> None:
     await zk.create("/a")
     for name in ("c", "a", "b"):
         await zk.create(f"/a/{name}")
@@ -157,7 +157,7 @@ async def test_children_are_sorted_names_and_changes_count_in_cversion(zk: ZooKe
     assert (stat.version, stat.cversion, stat.num_children) == (0, 4, 2)
 
 
-async def test_each_creation_has_a_higher_czxid_than_all_before(zk: ZooKeeper, other: ZooKeeper) -> None:
+async def test_each_new_znode_has_a_higher_czxid(zk: ZooKeeper, other: ZooKeeper) -> None:
     czxids = []
     for client in (zk, other, zk):
         await client.create("/a")
@@ -181,7 +181,7 @@ async def test_sequence_numbers_count_the_creations_below_the_parent(zk: ZooKeep
     assert (await zk.get(names[-1]))[0] == b"data"
 
 
-async def test_a_multi_does_everything_in_order_and_answers_each(zk: ZooKeeper) -> None:
+async def test_a_multi_runs_in_order_and_returns_each_result(zk: ZooKeeper) -> None:
     await zk.create("/old", b"old")
     results = await zk.multi(
         [
@@ -224,7 +224,9 @@ async def test_a_multi_returns_the_stat_of_a_new_registration(zk: ZooKeeper) -> 
         (Delete("/parent"), NotEmptyError("/parent")),
     ],
 )
-async def test_a_multi_that_fails_does_nothing_and_says_where(zk: ZooKeeper, failing: Op, error: NodeError) -> None:
+async def test_a_failed_multi_changes_nothing_and_names_the_operation(
+    zk: ZooKeeper, failing: Op, error: NodeError
+) -> None:
     await zk.multi([Create("/epoch", b"0"), Create("/parent"), Create("/parent/child", b"old")])
 
     with pytest.raises(MultiError) as raised:
@@ -247,7 +249,7 @@ async def test_a_multi_that_fails_does_nothing_and_says_where(zk: ZooKeeper, fai
     assert await zk.create("/parent/n-", sequential=True) == "/parent/n-0000000001"
 
 
-async def test_a_deletion_that_is_taken_back_leaves_the_node_as_it_was(zk: ZooKeeper) -> None:
+async def test_a_deletion_in_a_failed_multi_changes_nothing(zk: ZooKeeper) -> None:
     await zk.multi([Create("/a", b"0"), Create("/a/b", b"data", ephemeral=True)])
     before = await zk.get("/a"), await zk.get("/a/b"), await zk.children("/a")
 
@@ -257,11 +259,11 @@ async def test_a_deletion_that_is_taken_back_leaves_the_node_as_it_was(zk: ZooKe
     assert (await zk.get("/a"), await zk.get("/a/b"), await zk.children("/a")) == before
 
 
-async def test_a_multi_of_nothing_is_nothing(zk: ZooKeeper) -> None:
+async def test_an_empty_multi_returns_no_results(zk: ZooKeeper) -> None:
     assert await zk.multi([]) == []
 
 
-async def test_an_ephemeral_node_ends_with_its_session(zk: ZooKeeper, other: ZooKeeper) -> None:
+async def test_an_ephemeral_znode_ends_with_its_session(zk: ZooKeeper, other: ZooKeeper) -> None:
     await zk.create("/a", ephemeral=True)
     stat = await other.exists("/a")
     assert stat is not None
@@ -302,7 +304,7 @@ CHANGES: dict[str, Change] = {
         ("children", "create child", CHILD),
     ],
 )
-async def test_a_watch_sees_what_concerns_its_read(
+async def test_a_watch_reports_only_changes_of_what_was_read(
     world: World, zk: ZooKeeper, other: ZooKeeper, read: str, change: str, seen: EventType | None
 ) -> None:
     events: list[WatchedEvent] = []
@@ -319,7 +321,7 @@ async def test_a_watch_sees_what_concerns_its_read(
     assert events == ([] if seen is None else [WatchedEvent(seen, "/a")])
 
 
-async def test_a_watch_of_a_missing_node_sees_its_creation(world: World, zk: ZooKeeper, other: ZooKeeper) -> None:
+async def test_a_watch_of_a_missing_znode_reports_its_creation(world: World, zk: ZooKeeper, other: ZooKeeper) -> None:
     events: list[WatchedEvent] = []
     await zk.exists("/a", events.append)
 
@@ -328,7 +330,7 @@ async def test_a_watch_of_a_missing_node_sees_its_creation(world: World, zk: Zoo
     await world.until(lambda: events == [WatchedEvent(CREATED, "/a")])
 
 
-async def test_a_read_that_fails_leaves_no_watch(world: World, zk: ZooKeeper, other: ZooKeeper) -> None:
+async def test_a_failed_read_registers_no_watch(world: World, zk: ZooKeeper, other: ZooKeeper) -> None:
     events: list[WatchedEvent] = []
     for read in (zk.get("/a", events.append), zk.children("/a", events.append)):
         with pytest.raises(NoNodeError):
@@ -343,7 +345,7 @@ async def test_a_read_that_fails_leaves_no_watch(world: World, zk: ZooKeeper, ot
     assert events == []
 
 
-async def test_a_watch_sees_one_change(world: World, zk: ZooKeeper, other: ZooKeeper) -> None:
+async def test_a_watch_reports_one_change(world: World, zk: ZooKeeper, other: ZooKeeper) -> None:
     await zk.create("/a")
     events: list[WatchedEvent] = []
     await zk.get("/a", events.append)
@@ -359,7 +361,7 @@ async def test_a_watch_sees_one_change(world: World, zk: ZooKeeper, other: ZooKe
     assert events == [WatchedEvent(CHANGED, "/a"), WatchedEvent(CHILD, "/a")]
 
 
-async def test_every_read_leaves_a_watch_of_its_own(world: World, zk: ZooKeeper, other: ZooKeeper) -> None:
+async def test_every_read_registers_its_own_watch(world: World, zk: ZooKeeper, other: ZooKeeper) -> None:
     await zk.create("/a")
     events: list[tuple[str, WatchedEvent]] = []
     await zk.get("/a", lambda event: events.append(("first", event)))
@@ -373,9 +375,7 @@ async def test_every_read_leaves_a_watch_of_its_own(world: World, zk: ZooKeeper,
     assert sorted(events) == [("first", gone), ("second", gone), ("third", gone)]
 
 
-async def test_a_change_by_several_operations_is_seen_as_each_of_them(
-    world: World, zk: ZooKeeper, other: ZooKeeper
-) -> None:
+async def test_a_multi_fires_the_watches_of_all_its_operations(world: World, zk: ZooKeeper, other: ZooKeeper) -> None:
     await zk.multi([Create("/a"), Create("/b"), Create("/c")])
     events: list[WatchedEvent] = []
     for path in ("/a", "/b", "/c"):
@@ -406,7 +406,7 @@ async def test_a_failed_multi_fires_no_watch(world: World, zk: ZooKeeper, other:
     assert events == [WatchedEvent(DELETED, "/a")]
 
 
-async def test_the_event_comes_before_the_new_data(zk: ZooKeeper, other: ZooKeeper) -> None:
+async def test_the_event_comes_before_a_response_with_the_new_data(zk: ZooKeeper, other: ZooKeeper) -> None:
     await zk.create("/a", b"0")
     for number in range(1, 30):
         events: list[WatchedEvent] = []
@@ -436,7 +436,7 @@ async def test_the_event_comes_before_the_response_to_the_change(zk: ZooKeeper) 
     assert events == [WatchedEvent(CREATED, "/a")]
 
 
-async def test_a_watch_that_fails_keeps_no_other_from_its_event(world: World, zk: ZooKeeper) -> None:
+async def test_a_failing_watch_does_not_stop_other_watches(world: World, zk: ZooKeeper) -> None:
     reported: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     events: list[WatchedEvent] = []
@@ -453,7 +453,7 @@ async def test_a_watch_that_fails_keeps_no_other_from_its_event(world: World, zk
     assert [type(context["exception"]) for context in reported] == [ValueError]
 
 
-async def test_requests_are_done_in_the_order_in_which_they_were_made(zk: ZooKeeper) -> None:
+async def test_requests_run_in_the_order_in_which_they_were_made(zk: ZooKeeper) -> None:
     await zk.create("/a")
 
     stats = await asyncio.gather(*(zk.set("/a", b"%d" % number) for number in range(100)))
@@ -558,7 +558,7 @@ async def test_a_watch_does_not_outlive_the_connection(world: World, zk: ZooKeep
     await world.until(lambda: events == [WatchedEvent(CHANGED, "/a")])
 
 
-async def test_a_silent_session_expires_and_another_begins(world: World, other: ZooKeeper) -> None:
+async def test_an_interrupted_session_expires_and_another_begins(world: World, other: ZooKeeper) -> None:
     zk = await world.connect(session_timeout_ms=1_500)
     first = zk.session_id
     events: list[SessionEvent] = []
@@ -587,7 +587,7 @@ async def test_a_silent_session_expires_and_another_begins(world: World, other: 
     assert stat.ephemeral_owner == zk.session_id
 
 
-async def test_a_short_interruption_costs_nothing(world: World, zk: ZooKeeper, other: ZooKeeper) -> None:
+async def test_a_short_interruption_fails_no_request(world: World, zk: ZooKeeper, other: ZooKeeper) -> None:
     await zk.create("/a", ephemeral=True)
     events: list[SessionEvent] = []
     zk.listen(events.append)
@@ -603,7 +603,7 @@ async def test_a_short_interruption_costs_nothing(world: World, zk: ZooKeeper, o
     assert events == []
 
 
-async def test_nodes_and_sessions_outlive_the_server_process(world: World, zk: ZooKeeper) -> None:
+async def test_znodes_and_sessions_outlive_the_server_process(world: World, zk: ZooKeeper) -> None:
     session_id = zk.session_id
     await zk.create("/kept", b"data")
     await zk.create("/mine", ephemeral=True)
@@ -624,7 +624,7 @@ async def test_nodes_and_sessions_outlive_the_server_process(world: World, zk: Z
     assert later.czxid > before[1].czxid
 
 
-async def test_each_listener_hears_every_event_until_it_asks_for_no_more(world: World, zk: ZooKeeper) -> None:
+async def test_each_listener_gets_every_event_until_it_is_removed(world: World, zk: ZooKeeper) -> None:
     reported: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     heard: list[tuple[str, SessionEvent]] = []
@@ -655,7 +655,9 @@ async def test_each_listener_hears_every_event_until_it_asks_for_no_more(world: 
     assert [type(context["exception"]) for context in reported] == [ValueError, ValueError]
 
 
-async def test_a_closed_client_does_nothing_more(world: World, zk: ZooKeeper, other: ZooKeeper) -> None:
+async def test_a_closed_client_refuses_requests_and_calls_no_listener(
+    world: World, zk: ZooKeeper, other: ZooKeeper
+) -> None:
     events: list[object] = []
     zk.listen(events.append)
     await zk.exists("/a", events.append)
@@ -688,7 +690,7 @@ async def test_a_client_without_a_connection_can_be_closed(world: World, other: 
     await world.until(lambda: _is_gone(other, "/a"))
 
 
-async def test_a_chroot_is_made_and_all_paths_are_below_it(world: World, zk: ZooKeeper) -> None:
+async def test_a_chroot_is_created_and_all_paths_are_below_it(world: World, zk: ZooKeeper) -> None:
     below = await world.connect(f"{world.base}/deep/er")
     again = await world.connect(f"{world.base}/deep/er")
     events: list[WatchedEvent] = []

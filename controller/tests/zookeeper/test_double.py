@@ -61,7 +61,9 @@ async def test_the_session_of_a_crashed_client_lasts_for_its_timeout(
     asking.cancel()
 
 
-async def test_an_expired_session_is_learnt_with_its_end(server: ZooKeeperServerDouble, timers: ManualTimers) -> None:
+async def test_a_connected_client_learns_immediately_of_its_expired_session(
+    server: ZooKeeperServerDouble, timers: ManualTimers
+) -> None:
     zk = await server.connect(session_timeout_ms=TIMEOUT_MS)
     events: list[SessionEvent] = []
     zk.listen(events.append)
@@ -89,7 +91,9 @@ async def test_a_client_frozen_for_its_timeout_loses_its_session(
     assert await zk.exists("/a") is None
 
 
-async def test_a_write_whose_answer_is_cut_off_is_done(server: ZooKeeperServerDouble, timers: ManualTimers) -> None:
+async def test_a_write_succeeds_although_its_response_is_delayed(
+    server: ZooKeeperServerDouble, timers: ManualTimers
+) -> None:
     zk = await server.connect(session_timeout_ms=TIMEOUT_MS)
     other = await server.connect()
     server.cut(zk, to_server=False)
@@ -108,7 +112,7 @@ async def test_a_write_whose_answer_is_cut_off_is_done(server: ZooKeeperServerDo
         await zk.create("/a")
 
 
-async def test_a_write_that_is_cut_off_itself_arrives_when_the_cut_heals_in_time(
+async def test_a_delayed_write_arrives_when_the_link_is_healed_in_time(
     server: ZooKeeperServerDouble, timers: ManualTimers
 ) -> None:
     zk = await server.connect(session_timeout_ms=TIMEOUT_MS)
@@ -153,7 +157,7 @@ async def test_a_client_notices_a_cut_before_its_session_expires(
     assert [what for _, what in heard[2:]] == [EXPIRED, CONNECTED]
 
 
-async def test_no_session_expires_while_the_server_is_away(server: ZooKeeperServerDouble, timers: ManualTimers) -> None:
+async def test_no_session_expires_while_the_server_is_down(server: ZooKeeperServerDouble, timers: ManualTimers) -> None:
     zk = await server.connect(session_timeout_ms=TIMEOUT_MS)
     lost = await server.connect(session_timeout_ms=TIMEOUT_MS)
     await zk.create("/a", ephemeral=True)

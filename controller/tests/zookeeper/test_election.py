@@ -164,7 +164,7 @@ async def test_a_reconnected_session_keeps_its_term() -> None:
         ]
 
 
-async def test_an_election_whose_response_was_lost_counts() -> None:
+async def test_an_election_whose_response_was_lost_is_recognized() -> None:
     world = DoubleWorld(latency_ms=5)
     async with election(world) as found:
         first = await found.join()
@@ -179,7 +179,7 @@ async def _exists(zk: ZooKeeper, path: str) -> bool:
     return await zk.exists(path) is not None
 
 
-async def test_the_term_of_an_earlier_process_of_the_broker_is_not_taken() -> None:
+async def test_a_broker_does_not_continue_the_term_of_its_earlier_process() -> None:
     async with election(DoubleWorld()) as found:
         earlier = await found.world.connect()
         await earlier.create(paths.CONTROLLER, ControllerZnode(1).encode(), ephemeral=True)
@@ -190,7 +190,7 @@ async def test_the_term_of_an_earlier_process_of_the_broker_is_not_taken() -> No
         await found.world.until(lambda: broker.leads)
 
 
-async def test_an_expired_session_ends_the_term_first() -> None:
+async def test_a_term_ends_before_listeners_learn_of_the_expired_session() -> None:
     world = DoubleWorld()
     async with election(world) as found:
         first = await found.join()

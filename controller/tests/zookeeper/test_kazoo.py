@@ -46,7 +46,7 @@ def witness(server: ZooKeeperServer) -> Iterator[KazooClient]:
     witness.close()
 
 
-async def test_nodes_without_data_have_none_as_kafkas_have(world: RealWorld, witness: KazooClient) -> None:
+async def test_znodes_without_data_have_none_as_those_of_kafka(world: RealWorld, witness: KazooClient) -> None:
     zk = await world.connect()
     await zk.create("/none")
     await zk.create("/empty", b"")
@@ -56,7 +56,7 @@ async def test_nodes_without_data_have_none_as_kafkas_have(world: RealWorld, wit
     assert [witness.get(world.base + path)[0] for path in paths] == [None, None, b"", None, None]
 
 
-async def test_a_request_begun_in_a_session_is_not_done_in_the_next(world: RealWorld, witness: KazooClient) -> None:
+async def test_a_request_of_one_session_does_not_run_in_the_next(world: RealWorld, witness: KazooClient) -> None:
     zk = await world.connect(session_timeout_ms=1_500)
     assert isinstance(zk, KazooZooKeeper)
     await zk.create("/mine", ephemeral=True)
@@ -80,7 +80,7 @@ async def test_a_request_begun_in_a_session_is_not_done_in_the_next(world: RealW
     await zk.create("/mine", ephemeral=True)
 
 
-async def test_a_connection_that_kazoo_gives_up_for_good_is_followed_by_another(
+async def test_a_new_session_begins_when_the_thread_of_kazoo_has_ended(
     world: RealWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     died: list[object] = []
@@ -100,7 +100,7 @@ async def test_a_connection_that_kazoo_gives_up_for_good_is_followed_by_another(
     await world.until(lambda: len(died) == 1)
 
 
-async def test_where_no_server_answers_there_is_no_client(world: RealWorld, server: ZooKeeperServer) -> None:
+async def test_connect_times_out_when_no_server_responds(world: RealWorld, server: ZooKeeperServer) -> None:
     network = Network(server.port)
     network.cut()
     silent = f"127.0.0.1:{network.port}"
@@ -110,14 +110,14 @@ async def test_where_no_server_answers_there_is_no_client(world: RealWorld, serv
     network.close()
 
 
-async def test_a_server_that_is_not_there_costs_no_session(world: RealWorld, server: ZooKeeperServer) -> None:
+async def test_a_client_connects_although_one_of_the_servers_is_down(world: RealWorld, server: ZooKeeperServer) -> None:
     zk = await KazooZooKeeper.connect(f"127.0.0.1:1,127.0.0.1:2,{server.connect_string}{world.base}")
 
     assert await zk.children("/") == []
     await zk.close()
 
 
-async def test_a_pause_of_the_server_is_a_loss_of_the_connection(world: RealWorld, server: ZooKeeperServer) -> None:
+async def test_the_connection_to_a_paused_server_is_lost(world: RealWorld, server: ZooKeeperServer) -> None:
     zk = await world.connect(session_timeout_ms=1_500)
     events: list[SessionEvent] = []
     zk.listen(events.append)

@@ -48,7 +48,7 @@ async def small_life(cluster: ZooKeeperCluster) -> None:
     await cluster.delete("gone")
 
 
-async def test_the_znodes_of_a_topics_life_are_those_of_kafka(server: ZooKeeperServer) -> None:
+async def test_the_znodes_after_admin_requests_are_those_of_kafka(server: ZooKeeperServer) -> None:
     async with zookeeper_cluster(real(server)) as cluster:
         await cluster.join()
         await small_life(cluster)

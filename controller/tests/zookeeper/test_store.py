@@ -46,7 +46,7 @@ def test_every_record_is_stored_or_refused() -> None:
     assert set(RECORD_STORAGE) == set(RECORD_TYPES.values())
 
 
-async def test_a_new_topic_has_the_nodes_of_kafka() -> None:
+async def test_a_new_topic_has_the_znodes_of_kafka() -> None:
     async with zookeeper_cluster() as cluster:
         await cluster.join()
         controller = await cluster.controller()
@@ -95,7 +95,7 @@ async def test_a_topic_begins_with_its_configuration_and_changes_are_notified() 
         assert image.configs[ConfigResource(4, "")] == {"message.max.bytes": "2000000"}
 
 
-async def test_partitions_grow() -> None:
+async def test_partitions_are_added_to_a_topic() -> None:
     async with zookeeper_cluster() as cluster:
         await cluster.join()
         controller = await cluster.controller()
@@ -183,7 +183,7 @@ async def test_each_step_of_a_reassignment_has_a_new_leader_epoch() -> None:
         await same_as_stored(cluster)
 
 
-async def test_producer_ids_are_given_out_in_blocks() -> None:
+async def test_producer_ids_are_allocated_in_blocks() -> None:
     async with zookeeper_cluster() as cluster:
         await cluster.join()
         controller = await cluster.controller()
@@ -366,7 +366,7 @@ async def _store(cluster: ZooKeeperCluster) -> ZooKeeperStore:
     return store
 
 
-async def test_quotas_and_credentials_have_the_nodes_of_kafka() -> None:
+async def test_quotas_and_credentials_have_the_znodes_of_kafka() -> None:
     async with zookeeper_cluster() as cluster:
         store = await _store(cluster)
         facts = dumped()[3]
@@ -410,7 +410,7 @@ async def test_a_record_that_zookeeper_cannot_store_refuses_the_change(record: M
         await store.append([ConfigRecord(4, "1", "log.cleaner.threads", "2")], Levels())
 
 
-async def test_a_change_of_two_steps_counts_twice() -> None:
+async def test_a_change_of_two_records_increments_the_version_twice() -> None:
     async with zookeeper_cluster() as cluster:
         store = await _store(cluster)
         await store.append(

@@ -36,7 +36,7 @@ async def three(cluster: ZooKeeperCluster) -> None:
     await cluster.until_image(lambda found: len(found.image.brokers) == 3)
 
 
-async def test_brokers_that_register_are_there_with_their_czxid_as_epoch() -> None:
+async def test_the_epoch_of_a_registered_broker_is_the_czxid_of_its_znode() -> None:
     async with zookeeper_cluster() as cluster:
         await cluster.join(rack="a")
         controller = await cluster.controller()
@@ -317,7 +317,7 @@ async def test_a_shutdown_request_of_an_earlier_registration_is_refused() -> Non
         assert not controller.image.brokers[2].in_controlled_shutdown
 
 
-async def test_a_disabled_deletion_request_is_removed() -> None:
+async def test_a_deletion_request_is_removed_when_deletion_is_disabled() -> None:
     async with zookeeper_cluster(delete_topic_enable="false") as cluster:
         await cluster.join()
         controller = await cluster.controller()
@@ -331,7 +331,7 @@ async def _gone(cluster: ZooKeeperCluster, path: str) -> bool:
     return await cluster.tool.exists(path) is None
 
 
-async def test_a_reassignment_of_an_old_tool_is_made_and_its_znode_deleted() -> None:
+async def test_a_reassignment_of_an_old_tool_runs_and_its_znode_is_deleted() -> None:
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         controller = await cluster.controller()
@@ -433,7 +433,7 @@ async def test_configurations_of_tools_are_read_and_not_written_again() -> None:
         await same_as_stored(cluster)
 
 
-async def test_allowing_unclean_election_elects_a_leader() -> None:
+async def test_enabling_unclean_election_elects_a_leader() -> None:
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         controller = await cluster.controller()
@@ -529,7 +529,7 @@ async def test_a_log_directory_event_is_passed_on_and_removed() -> None:
         assert sorted({broker for brokers in member.failed_log_dirs for broker in brokers}) == [2, 3]
 
 
-async def test_changes_without_a_connection_are_read_after_it() -> None:
+async def test_changes_during_a_lost_connection_are_read_after_it() -> None:
     async with zookeeper_cluster() as cluster:
         member = await cluster.join()
         controller = await cluster.controller()

@@ -100,14 +100,14 @@ def test_the_znodes_of_the_dump_are_read() -> None:
     assert znodes.decode_config("", tree["/config/users/u1/clients/c1"]) == {"consumer_byte_rate": "2048"}
 
 
-def test_a_partition_that_was_led_uncleanly_says_so() -> None:
+def test_the_state_after_an_unclean_election_is_recovering() -> None:
     state = PartitionState(2, 5, (2,), 7, RECOVERING)
     text = b'{"controller_epoch":7,"leader":2,"version":1,"leader_recovery_state":1,"leader_epoch":5,"isr":[2]}'
     assert state.encode() == text
     assert PartitionState.decode("", text) == state
 
 
-def test_a_reassignment_is_in_the_topic() -> None:
+def test_the_topic_znode_has_the_reassignments() -> None:
     topic = TopicZnode(None, {0: Assignment((1, 2, 3), (3,), (2,)), 1: Assignment((1,))})
     assert topic.encode() == (
         b'{"partitions":{"0":[1,2,3],"1":[1]},"adding_replicas":{"0":[3]},"removing_replicas":{"0":[2]},"version":3}'
