@@ -1,5 +1,7 @@
-"""A cluster in ZooKeeper without brokers: their registrations, and candidates for the controller. What brokers are told
-to delete, they delete at once, as long as they are registered."""
+"""A cluster in ZooKeeper without brokers: only their registrations, and candidates for the controller.
+
+A registered broker deletes its replicas immediately when the controller deletes a topic.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,17 @@ class Reports(StandardReporter):
     """A reporter that records warnings and errors."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.logged: list[str] = []
 
     def warning(self, event: str, /, **fields: object) -> None:
-        self.said.append(f"{event} {fields}")
+        self.logged.append(f"{event} {fields}")
 
     def error(self, event: str, /, **fields: object) -> None:
-        self.said.append(f"{event} {fields}")
+        self.logged.append(f"{event} {fields}")
 
 
 class Member:
-    """A broker's session with its registration and, when asked for, its candidacy."""
+    """A broker's session, with its registration, and with its candidacy after `run_for_controller`."""
 
     def __init__(self, cluster: ZooKeeperCluster, broker_id: int, zk: ZooKeeper) -> None:
         self.cluster = cluster
@@ -74,7 +76,7 @@ class Member:
         assert self.role.controller is not None
         return self.role.controller
 
-    def stand(self) -> None:
+    def run_for_controller(self) -> None:
         self.started = True
         self.role.start()
 
@@ -87,7 +89,7 @@ class Member:
 
 
 class ZooKeeperCluster:
-    """Members 1, 2, …; `tool` is the session of another client."""
+    """The brokers 1, 2, … in `members`. `tool` is another client's session, without a broker."""
 
     def __init__(self, world: World, tool: ZooKeeper, static: dict[str, str]) -> None:
         self.world = world
@@ -96,12 +98,12 @@ class ZooKeeperCluster:
         self.now_ms = 0
         self.members: list[Member] = []
 
-    async def join(self, *, stand: bool = True, rack: str | None = None) -> Member:
+    async def join(self, *, run_for_controller: bool = True, rack: str | None = None) -> Member:
         member = Member(self, len(self.members) + 1, await self.world.connect())
         self.members.append(member)
         await member.register(rack)
-        if stand:
-            member.stand()
+        if run_for_controller:
+            member.run_for_controller()
         return member
 
     async def controller(self) -> Controller:
@@ -110,7 +112,7 @@ class ZooKeeperCluster:
         return next(member.role.controller for member in self.members if member.role.controller)
 
     async def delete(self, *names: str) -> None:
-        """Wait until the topics are deleted."""
+        """Delete the topics, and wait until the controller has deleted them."""
         controller = await self.controller()
         response = await controller.submit(DeleteTopicsRequest(topic_names=list(names)))
         assert [result.error_code for result in response.responses] == [0] * len(names)
@@ -147,7 +149,7 @@ class ZooKeeperCluster:
 
 @asynccontextmanager
 async def zookeeper_cluster(world: World | None = None, **static: str) -> AsyncIterator[ZooKeeperCluster]:
-    """Return a new cluster; names of settings have underscores for dots."""
+    """A new cluster. Names of settings have underscores instead of dots."""
     world = world or DoubleWorld()
     try:
         tool = await world.connect()

@@ -1,4 +1,4 @@
-"""The znodes of a running Apache Kafka 3.9.1, as they were dumped: path to data, one tree after each step."""
+"""The znodes of Apache Kafka 3.9.1: path to data, a tree after each of four steps."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ _FILE = Path(__file__).parents[1] / "facts" / "znodes-3.9.1.txt"
 _SOME_MS = "1700000000000"
 
 
-def dumped() -> list[dict[str, bytes]]:
-    """Fresh broker; a topic t3; configurations and ACLs; a group, four partitions, a topic gone. None is empty."""
+def kafka_trees() -> list[dict[str, bytes]]:
+    """Return the trees after: a start; a topic t3; configurations and ACLs; a group, a fourth partition of t3, and a
+    deleted topic. The data of a znode without data is b"" here."""
     trees: list[dict[str, bytes]] = []
     for line in _FILE.read_text().splitlines():
         if line.startswith("====="):

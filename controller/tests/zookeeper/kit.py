@@ -18,9 +18,9 @@ from zookeeper_double.server import ZooKeeperClientDouble, ZooKeeperServerDouble
 
 Condition = Callable[[], bool | Awaitable[bool]]
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 _STEP_MS = 50
-_SETTLING = 200
+_ROUNDS_WITHOUT_TIME = 200
 
 
 class ManualTimers:
@@ -40,7 +40,7 @@ class ManualTimers:
         return timer
 
     def advance(self, delta_ms: int) -> None:
-        """Fire what becomes due, each at its own time."""
+        """Advance the clock, and fire each timer at its own time."""
         end = self.now_ms + delta_ms
         while self._heap and self._heap[0][0] <= end:
             self.now_ms, _, timer = heapq.heappop(self._heap)
@@ -62,12 +62,12 @@ class _ManualTimer:
 
 
 class World(Protocol):
-    """A ZooKeeper, its clients and their faults. `base` is a part of its tree for this test alone."""
+    """A ZooKeeper, its clients and their faults. `base` is the chroot of this test."""
 
     base: str
 
     async def connect(self, chroot: str | None = None, *, session_timeout_ms: int = 20_000) -> ZooKeeper:
-        """Return a client, below `base` unless another chroot is given; the test closes it at its end."""
+        """Return a client with the chroot `base`, or another one. `close` closes it."""
         ...
 
     def drop(self, client: ZooKeeper) -> None:
@@ -75,7 +75,7 @@ class World(Protocol):
         ...
 
     def cut(self, client: ZooKeeper) -> None:
-        """Stop all messages, both ways."""
+        """Delay all messages in both directions until `heal`."""
         ...
 
     def heal(self, client: ZooKeeper) -> None: ...
@@ -87,7 +87,7 @@ class World(Protocol):
     async def sleep(self, delay_ms: int) -> None: ...
 
     async def until(self, condition: Condition) -> None:
-        """Let time pass until the condition holds; fail when that takes too long."""
+        """Let time pass until the condition holds. Raises AssertionError or TimeoutError if it takes too long."""
         ...
 
     async def close(self) -> None: ...
@@ -99,7 +99,7 @@ async def _holds(condition: Condition) -> bool:
 
 
 class DoubleWorld:
-    """The double, with latency of messages."""
+    """The double. With a latency, its clock runs while tasks run; otherwise only in `until`."""
 
     base = "/base"
 
@@ -134,8 +134,8 @@ class DoubleWorld:
         await over.wait()
 
     async def until(self, condition: Condition) -> None:
-        # First without time, so that no session expires needlessly.
-        for _ in range(_SETTLING):
+        # First without time, so that no session expires.
+        for _ in range(_ROUNDS_WITHOUT_TIME):
             if await _holds(condition):
                 return
             await asyncio.sleep(0)
@@ -145,7 +145,7 @@ class DoubleWorld:
                 if await _holds(condition):
                     return
                 await asyncio.sleep(0)
-        raise AssertionError("it never became so")
+        raise AssertionError("the condition does not hold after 50 seconds")
 
     async def close(self) -> None:
         for client in self._clients:
@@ -159,7 +159,7 @@ class DoubleWorld:
         return client
 
     async def _move(self) -> None:
-        """Let time pass while the work runs: with latency one millisecond for each round of the loop."""
+        """Advance the clock by a millisecond in each iteration of the loop."""
         while True:
             self.timers.advance(1)
             await asyncio.sleep(0)
@@ -200,7 +200,7 @@ class Network:
         self._loop.close()
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S)
 
     async def _listen(self) -> asyncio.Server:
         return await asyncio.start_server(self._accepted, "127.0.0.1", 0)
@@ -291,7 +291,7 @@ class RealWorld:
         await asyncio.sleep(delay_ms / 1000)
 
     async def until(self, condition: Condition) -> None:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while not await _holds(condition):
                 await asyncio.sleep(0.005)
 

@@ -41,7 +41,7 @@ def setting(kind: int, name: str, **values: str) -> IncrementalAlterConfigsReque
     return IncrementalAlterConfigsRequest([IncrementalAlterConfigsRequest.AlterConfigsResource(kind, name, changes)])
 
 
-async def catch_up(cluster: ZooKeeperCluster, topic: str, *isr: int) -> None:
+async def propose_isr(cluster: ZooKeeperCluster, topic: str, *isr: int) -> None:
     """Let the leader propose this ISR for partition 0."""
     controller = await cluster.controller()
     found = await cluster.partition(topic)

@@ -33,11 +33,11 @@ class Chaos:
         self.cluster = cluster
         self.world = world
         self.rng = rng
-        self.asking: set[asyncio.Future[object]] = set()
+        self.pending: set[asyncio.Future[object]] = set()
         self.terms: dict[int, int] = {}
 
-    def watch(self) -> None:
-        """No two brokers are controllers in one epoch."""
+    def check_epochs(self) -> None:
+        """Check that no two brokers are controllers in one epoch."""
         for member in self.cluster.members:
             controller = member.role.controller
             if controller is not None:
@@ -46,39 +46,40 @@ class Chaos:
 
     async def step(self) -> None:
         member = self.rng.choice(self.cluster.members)
-        deeds = [self.ask] * 8 + [self.drop] * 2 + [self.cut, self.heal, self.heal, self.expire, self.bounce, self.tool]
-        await self.rng.choice(deeds)(member)
+        faults = [self.drop] * 2 + [self.cut, self.heal, self.heal, self.expire, self.register_again]
+        actions = [self.send_request] * 8 + faults + [self.tool]
+        await self.rng.choice(actions)(member)
         for _ in range(self.rng.choice((0, 1, 3, 10, 50))):
             await asyncio.sleep(0)
         if self.rng.random() < 0.2:
             self.world.timers.advance(self.rng.randrange(3_000))
-        self.watch()
+        self.check_epochs()
 
-    async def ask(self, _member: Member) -> None:
-        """Return any controller, even a deposed one."""
+    async def send_request(self, _member: Member) -> None:
+        """Send a random request to a random controller, perhaps a deposed one."""
         leaders = [member for member in self.cluster.members if member.role.controller]
         if not leaders:
             return
         controller = self.rng.choice(leaders).controller
         name = f"t{self.rng.randrange(4)}"
-        some = self.rng.sample((1, 2, 3), self.rng.randrange(1, 4))
-        move = AlterPartitionReassignmentsRequest.ReassignablePartition(0, some)
+        replicas = self.rng.sample((1, 2, 3), self.rng.randrange(1, 4))
+        move = AlterPartitionReassignmentsRequest.ReassignablePartition(0, replicas)
         grow = CreatePartitionsRequest.CreatePartitionsTopic(name, self.rng.randrange(2, 5), None)
-        moves = [AlterPartitionReassignmentsRequest.ReassignableTopic(name, [move])]
+        reassignments = [AlterPartitionReassignmentsRequest.ReassignableTopic(name, [move])]
         change = self.rng.choice(
             [
                 lambda: controller.submit(topics(name, partitions=2, factor=self.rng.randrange(1, 3))),
                 lambda: controller.submit(DeleteTopicsRequest(topic_names=[name])),
                 lambda: controller.submit(CreatePartitionsRequest([grow])),
-                lambda: controller.submit(setting(2, name, segment_ms=str(600_000 + len(some)))),
-                lambda: controller.submit(AlterPartitionReassignmentsRequest(topics=moves)),
+                lambda: controller.submit(setting(2, name, segment_ms=str(600_000 + len(replicas)))),
+                lambda: controller.submit(AlterPartitionReassignmentsRequest(topics=reassignments)),
                 lambda: controller.submit(ElectLeadersRequest(election_type=0, topic_partitions=None)),
             ]
         )
-        asked = asyncio.ensure_future(change())
-        self.asking.add(asked)
+        pending = asyncio.ensure_future(change())
+        self.pending.add(pending)
         if self.rng.random() < 0.1:
-            asked.cancel()
+            pending.cancel()
 
     async def tool(self, _member: Member) -> None:
         with suppress(ZooKeeperError):
@@ -94,39 +95,39 @@ class Chaos:
         self.world.heal(member.zk)
 
     async def expire(self, member: Member) -> None:
-        self.world.server.expire(member.zk)  # type: ignore[arg-type]  # of this world all clients are doubles
+        self.world.server.expire(member.zk)  # type: ignore[arg-type]  # all clients of a DoubleWorld are doubles
 
-    async def bounce(self, member: Member) -> None:
-        """A broker registers again if it is not there."""
+    async def register_again(self, member: Member) -> None:
+        """Register the broker again, unless it is registered."""
         if member.zk.connected:
-            self.asking.add(asyncio.ensure_future(self.register(member)))
+            self.pending.add(asyncio.ensure_future(self.register(member)))
 
     async def register(self, member: Member) -> None:
         with suppress(ZooKeeperError):
             await member.register()
 
-    async def settle(self) -> None:
+    async def heal_and_wait(self) -> None:
         for member in self.cluster.members:
             self.world.heal(member.zk)
         await self.world.until(lambda: all(member.zk.connected for member in self.cluster.members))
-        await self.world.until(lambda: all(asked.done() for asked in self.asking))
-        for asked in self.asking:
-            if not asked.cancelled() and asked.exception() is not None:
-                assert isinstance(asked.exception(), NotControllerError), asked.exception()
+        await self.world.until(lambda: all(pending.done() for pending in self.pending))
+        for pending in self.pending:
+            if not pending.cancelled() and pending.exception() is not None:
+                assert isinstance(pending.exception(), NotControllerError), pending.exception()
         await self.world.until(self.all_registered)
         await self.world.until(self.one_controller)
 
     async def all_registered(self) -> bool:
-        """Wait until all brokers are registered and the controller knows. A session may have expired only now."""
+        """Register all brokers, some of whose sessions have expired; return whether a controller knows them all."""
         for member in self.cluster.members:
             await self.register(member)
         return any(len(m.role.controller.image.brokers) == 3 for m in self.cluster.members if m.role.controller)
 
     def one_controller(self) -> bool:
-        """Wait until all agree on the controller, and it has completed all requests."""
-        seen = {member.role.controller_id for member in self.cluster.members}
+        """Return whether all brokers know the same controller, and only that broker is the controller."""
+        known = {member.role.controller_id for member in self.cluster.members}
         leaders = {member.id for member in self.cluster.members if member.role.controller}
-        return len(seen) == 1 and seen == leaders
+        return len(known) == 1 and known == leaders
 
 
 def _is_sound(partition: PartitionRegistration) -> bool:
@@ -143,8 +144,8 @@ async def test_one_controller_remains_after_random_faults(seed: int, latency_ms:
         chaos = Chaos(cluster, world, random.Random(seed))
         for _ in range(STEPS):
             await chaos.step()
-        await chaos.settle()
-        chaos.watch()
+        await chaos.heal_and_wait()
+        chaos.check_epochs()
         controller = await cluster.controller()
         await controller.submit(topics("last"))
         # No replica is copied here, and a topic in a reassignment is not deleted.
@@ -160,8 +161,8 @@ async def test_one_controller_remains_after_random_faults(seed: int, latency_ms:
             for topic in controller.image.topics.values()
         ]
         await controller.submit(AlterPartitionReassignmentsRequest(topics=stay))
-        await world.until(lambda: _granted(cluster))
-        await world.until(lambda: _seen(cluster))
+        await world.until(lambda: _deletions_done(cluster))
+        await world.until(lambda: _image_is_stored(cluster))
         image = await same_as_stored(cluster)
         assert "last" in image.topics
         assert all(_is_sound(partition) for topic in image.topics.values() for partition in topic.partitions)
@@ -174,13 +175,13 @@ async def test_one_controller_remains_after_random_faults(seed: int, latency_ms:
         assert {path for path in await cluster.dump("/config/topics") if path.count("/") == 3} == configured
 
 
-async def _seen(cluster: ZooKeeperCluster) -> bool:
-    """Wait until the readers have read the last changes."""
+async def _image_is_stored(cluster: ZooKeeperCluster) -> bool:
+    """Return whether the readers have read the last changes."""
     with suppress(AssertionError):
         await same_as_stored(cluster)
         return True
     return False
 
 
-async def _granted(cluster: ZooKeeperCluster) -> bool:
+async def _deletions_done(cluster: ZooKeeperCluster) -> bool:
     return await cluster.tool.children(paths.DELETE_TOPICS) == []

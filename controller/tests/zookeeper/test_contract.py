@@ -1,4 +1,4 @@
-"""The promises of the ZooKeeper port, for the double and for a real server behind kazoo."""
+"""The promises of the interface to ZooKeeper, kept by the double and by the kazoo client with a real server."""
 
 from __future__ import annotations
 
@@ -311,13 +311,13 @@ async def test_a_watch_reports_only_changes_of_what_was_read(
     await zk.create("/a")
     await zk.create("/last")
     await READS[read](zk, events.append)
-    over: list[WatchedEvent] = []
-    await zk.exists("/last", over.append)
+    last: list[WatchedEvent] = []
+    await zk.exists("/last", last.append)
 
     await CHANGES[change](other)
     await other.set("/last", b"")
 
-    await world.until(lambda: bool(over))
+    await world.until(lambda: bool(last))
     assert events == ([] if seen is None else [WatchedEvent(seen, "/a")])
 
 
@@ -335,13 +335,13 @@ async def test_a_failed_read_registers_no_watch(world: World, zk: ZooKeeper, oth
     for read in (zk.get("/a", events.append), zk.children("/a", events.append)):
         with pytest.raises(NoNodeError):
             await read
-    over: list[WatchedEvent] = []
-    await zk.exists("/b", over.append)
+    last: list[WatchedEvent] = []
+    await zk.exists("/b", last.append)
 
     await other.create("/a")
     await other.create("/b")
 
-    await world.until(lambda: bool(over))
+    await world.until(lambda: bool(last))
     assert events == []
 
 
@@ -412,7 +412,7 @@ async def test_the_event_comes_before_a_response_with_the_new_data(zk: ZooKeeper
         events: list[WatchedEvent] = []
         before, _ = await zk.get("/a", events.append)
         changing = asyncio.create_task(other.set("/a", b"%d" % number))
-        # Several reads at once: the first that finds the new data may follow closely on the change.
+        # Several concurrent reads, because the first with the new data may come directly after the change.
         while True:
             found = await asyncio.gather(*(_read(zk, events) for _ in range(3)))
             for data, seen in found:
@@ -510,21 +510,21 @@ async def test_a_broken_connection_is_followed_by_another_with_the_same_session(
 
 async def test_requests_without_a_connection_fail(world: World) -> None:
     zk = await world.connect(session_timeout_ms=2_000)
-    heard: list[object] = []
-    zk.listen(heard.append)
+    received: list[object] = []
+    zk.listen(received.append)
 
     async def ask() -> None:
         try:
             await zk.get("/")
         except ConnectionLossError:
-            heard.append("failed")
+            received.append("failed")
 
     world.cut(zk)
-    asking = asyncio.create_task(ask())
+    pending = asyncio.create_task(ask())
     await world.until(lambda: not zk.connected)
 
-    await asking
-    assert heard == [DISCONNECTED, "failed"]
+    await pending
+    assert received == [DISCONNECTED, "failed"]
     with pytest.raises(ConnectionLossError):
         await zk.get("/")
     with pytest.raises(ConnectionLossError):
@@ -593,13 +593,13 @@ async def test_a_short_interruption_fails_no_request(world: World, zk: ZooKeeper
     zk.listen(events.append)
 
     world.cut(zk)
-    asking = asyncio.create_task(zk.get("/a"))
+    pending = asyncio.create_task(zk.get("/a"))
     assert await other.exists("/a") is not None
-    assert not asking.done()
+    assert not pending.done()
     world.heal(zk)
 
-    await world.until(asking.done)
-    assert (await asking)[0] == b""
+    await world.until(pending.done)
+    assert (await pending)[0] == b""
     assert events == []
 
 
@@ -627,24 +627,24 @@ async def test_znodes_and_sessions_outlive_the_server_process(world: World, zk: 
 async def test_each_listener_gets_every_event_until_it_is_removed(world: World, zk: ZooKeeper) -> None:
     reported: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
-    heard: list[tuple[str, SessionEvent]] = []
+    received: list[tuple[str, SessionEvent]] = []
 
     def fail(event: SessionEvent) -> None:
         raise ValueError(event)
 
-    forget_failing = zk.listen(fail)
-    forget_first = zk.listen(lambda event: heard.append(("first", event)))
-    zk.listen(lambda event: heard.append(("second", event)))
+    unlisten_failing = zk.listen(fail)
+    unlisten_first = zk.listen(lambda event: received.append(("first", event)))
+    zk.listen(lambda event: received.append(("second", event)))
 
     world.drop(zk)
-    await world.until(lambda: len(heard) == 4)
-    forget_failing()
-    forget_first()
-    forget_first()
+    await world.until(lambda: len(received) == 4)
+    unlisten_failing()
+    unlisten_first()
+    unlisten_first()
     world.drop(zk)
-    await world.until(lambda: len(heard) == 6)
+    await world.until(lambda: len(received) == 6)
 
-    assert heard == [
+    assert received == [
         ("first", DISCONNECTED),
         ("second", DISCONNECTED),
         ("first", CONNECTED),
@@ -662,7 +662,7 @@ async def test_a_closed_client_refuses_requests_and_calls_no_listener(
     zk.listen(events.append)
     await zk.exists("/a", events.append)
     world.cut(zk)
-    asking = asyncio.create_task(zk.get("/"))
+    pending = asyncio.create_task(zk.get("/"))
     await asyncio.sleep(0)
     closing = asyncio.create_task(zk.close())
     await asyncio.sleep(0)
@@ -672,7 +672,7 @@ async def test_a_closed_client_refuses_requests_and_calls_no_listener(
     await zk.close()
     await other.create("/a")
 
-    for request in (asking, zk.get("/"), zk.multi([Create("/b")]), zk.until_connected()):
+    for request in (pending, zk.get("/"), zk.multi([Create("/b")]), zk.until_connected()):
         with pytest.raises(SessionExpiredError):
             await request
     assert not zk.connected

@@ -45,7 +45,7 @@ async def test_the_session_of_a_crashed_client_lasts_for_its_timeout(
     crashed.listen(events.append)
     await crashed.create("/a", ephemeral=True)
     await crashed.exists("/b", events.append)
-    asking = asyncio.create_task(crashed.get("/a"))
+    pending = asyncio.create_task(crashed.get("/a"))
     await asyncio.sleep(0)
 
     server.crash(crashed)
@@ -57,8 +57,8 @@ async def test_the_session_of_a_crashed_client_lasts_for_its_timeout(
 
     await _settle()
     assert events == []
-    assert not asking.done()
-    asking.cancel()
+    assert not pending.done()
+    pending.cancel()
 
 
 async def test_a_connected_client_learns_immediately_of_its_expired_session(
@@ -82,11 +82,11 @@ async def test_a_client_frozen_for_its_timeout_loses_its_session(
 ) -> None:
     zk, other = await server.connect(session_timeout_ms=TIMEOUT_MS), await server.connect()
     await zk.create("/a", ephemeral=True)
-    for stood_ms, left in ((TIMEOUT_MS - 1, True), (TIMEOUT_MS - 1, True), (TIMEOUT_MS, False)):
+    for frozen_ms, remains in ((TIMEOUT_MS - 1, True), (TIMEOUT_MS - 1, True), (TIMEOUT_MS, False)):
         server.freeze(zk, True)
-        timers.advance(stood_ms)
+        timers.advance(frozen_ms)
         server.freeze(zk, False)
-        assert (await other.exists("/a") is not None) == left
+        assert (await other.exists("/a") is not None) == remains
     await zk.until_connected()
     assert await zk.exists("/a") is None
 
@@ -136,12 +136,12 @@ async def test_a_client_notices_a_cut_before_its_session_expires(
 ) -> None:
     zk = await server.connect(session_timeout_ms=TIMEOUT_MS)
     other = await server.connect()
-    heard: list[tuple[int, object]] = []
-    zk.listen(lambda event: heard.append((timers.now_ms, event)))
+    events_at: list[tuple[int, object]] = []
+    zk.listen(lambda event: events_at.append((timers.now_ms, event)))
     await zk.create("/a", ephemeral=True)
 
     def gone(event: WatchedEvent) -> None:
-        heard.append((timers.now_ms, event.type.value))
+        events_at.append((timers.now_ms, event.type.value))
 
     await other.exists("/a", gone)
     server.cut(zk, to_server=to_server, to_client=to_client)
@@ -149,12 +149,12 @@ async def test_a_client_notices_a_cut_before_its_session_expires(
         timers.advance(1_000)
         await _settle()
 
-    # The server's time begins with the last ping that arrived: with the cut, or when the client gave up.
+    # The session timeout starts at the last ping that arrived: at the cut, or when the client closed the connection.
     expired_ms = TIMEOUT_MS if to_server else TIMEOUT_MS * 2 // 3 + TIMEOUT_MS
-    assert heard == [(TIMEOUT_MS * 2 // 3, DISCONNECTED), (expired_ms, "deleted")]
+    assert events_at == [(TIMEOUT_MS * 2 // 3, DISCONNECTED), (expired_ms, "deleted")]
     server.heal(zk)
     await zk.until_connected()
-    assert [what for _, what in heard[2:]] == [EXPIRED, CONNECTED]
+    assert [event for _, event in events_at[2:]] == [EXPIRED, CONNECTED]
 
 
 async def test_no_session_expires_while_the_server_is_down(server: ZooKeeperServerDouble, timers: ManualTimers) -> None:

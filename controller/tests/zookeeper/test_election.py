@@ -208,9 +208,9 @@ async def test_a_broker_is_elected_when_a_damaged_epoch_is_repaired() -> None:
         tool, reports = await found.world.connect(), Reports()
         await tool.create(paths.CONTROLLER_EPOCH, b"many")
         broker = await found.join(reports)
-        await found.world.until(lambda: bool(reports.said))
-        assert "controller election failed, retrying" in reports.said[0]
-        assert "/controller_epoch: b'many' is not a number" in reports.said[0]
+        await found.world.until(lambda: bool(reports.logged))
+        assert "controller election failed, retrying" in reports.logged[0]
+        assert "/controller_epoch: b'many' is not a number" in reports.logged[0]
         assert broker.events == []
         await tool.set(paths.CONTROLLER_EPOCH, b"6")
         await found.world.until(lambda: broker.events == [ControllerTerm(7, 2, broker.zk.session_id)])

@@ -1,4 +1,4 @@
-"""The promises of the port that kazoo alone does not keep, with a real server."""
+"""The promises of the interface to ZooKeeper that kazoo alone does not keep, with a real server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from controller.tests.zookeeper.cluster import Reports
-from controller.tests.zookeeper.kit import PATIENCE_S, Network, RealWorld
+from controller.tests.zookeeper.kit import TIMEOUT_S, Network, RealWorld
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 from odradek_peers import ZooKeeperServer
@@ -67,10 +67,10 @@ async def test_a_request_of_one_session_does_not_run_in_the_next(world: RealWorl
 
     # The loop is blocked until kazoo is in its next session.
     world.cut(zk)
-    assert expired.wait(PATIENCE_S)
+    assert expired.wait(TIMEOUT_S)
     zk._kazoo.add_listener(lambda state: connected.set() if state == KazooState.CONNECTED else None)
     world.heal(zk)
-    assert connected.wait(PATIENCE_S)
+    assert connected.wait(TIMEOUT_S)
     assert zk.connected
     with pytest.raises(SessionExpiredError):
         await zk.create("/mine", ephemeral=True)
@@ -123,13 +123,13 @@ async def test_the_connection_to_a_paused_server_is_lost(world: RealWorld, serve
     zk.listen(events.append)
 
     server.pause()
-    asking = asyncio.create_task(zk.get("/"))
+    pending = asyncio.create_task(zk.get("/"))
     await world.until(lambda: bool(events))
     server.resume()
 
     assert events[0] == DISCONNECTED
     with pytest.raises(ConnectionLossError):
-        await asking
+        await pending
     await world.until(lambda: events[-1] == CONNECTED)
 
 
@@ -143,9 +143,11 @@ async def test_kazoo_logs_only_to_the_reporter(
     lost = asyncio.Event()
     zk.listen(lambda event: lost.set())
     network.drop()
-    await asyncio.wait_for(lost.wait(), PATIENCE_S)
+    await asyncio.wait_for(lost.wait(), TIMEOUT_S)
     await zk.until_connected()
     await zk.close()
     network.close()
-    assert [said for said in reports.said if said.startswith("connection to ZooKeeper {'message': 'Connection dropped")]
+    assert [
+        line for line in reports.logged if line.startswith("connection to ZooKeeper {'message': 'Connection dropped")
+    ]
     assert not [record for record in caplog.records if record.name.startswith("kazoo")]

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 from controller.tests.zookeeper.cluster import ZooKeeperCluster, zookeeper_cluster
-from controller.tests.zookeeper.facts import dumped
+from controller.tests.zookeeper.facts import kafka_trees
 from controller.tests.zookeeper.kit import RealWorld
-from controller.tests.zookeeper.requests import catch_up, manual, same_as_stored, setting
+from controller.tests.zookeeper.requests import manual, propose_isr, same_as_stored, setting
 from odradek_peers import KAFKA_3_9, ApacheKafka, ZooKeeperServer
 
 from odradek_controller.zookeeper import paths
@@ -35,8 +35,9 @@ def real(server: ZooKeeperServer) -> RealWorld:
     return RealWorld(server, f"/round-{next(_bases)}")
 
 
-async def small_life(cluster: ZooKeeperCluster) -> None:
-    """What the facts show: t3 with a configuration and a partition more, ids given out, a topic come and gone."""
+async def send_admin_requests(cluster: ZooKeeperCluster) -> None:
+    """Change the cluster as Kafka's was changed for `kafka_trees`: t3 with configurations and a fourth partition, a
+    block of producer ids, and a deleted topic."""
     controller = await cluster.controller()
     await controller.submit(manual("t3", [1], [1], [1]))
     await controller.submit(setting(2, "t3", retention_ms="600000"))
@@ -51,9 +52,9 @@ async def small_life(cluster: ZooKeeperCluster) -> None:
 async def test_the_znodes_after_admin_requests_are_those_of_kafka(server: ZooKeeperServer) -> None:
     async with zookeeper_cluster(real(server)) as cluster:
         await cluster.join()
-        await small_life(cluster)
+        await send_admin_requests(cluster)
         image = await same_as_stored(cluster)
-        ours, facts = await cluster.dump(), dumped()[3]
+        ours, facts = await cluster.dump(), kafka_trees()[3]
         topic_id = uuid_to_text(image.topics["t3"].id).encode()
         same = [path for path in facts if path.startswith(("/brokers", "/config/", "/admin", "/feature", "/latest"))]
         same = [path for path in same if not path.startswith("/brokers/topics/__")]
@@ -89,7 +90,7 @@ async def test_the_second_candidate_replaces_a_disconnected_controller(server: Z
         await cluster.world.until(lambda: first.events == ["elected 1", "resigned"])
         await first.register()
         await cluster.world.until(lambda: 1 in second.controller.image.brokers)
-        await catch_up(cluster, "t", 2, 1)
+        await propose_isr(cluster, "t", 2, 1)
         await same_as_stored(cluster)
 
 
@@ -110,7 +111,7 @@ async def test_kafka_and_odradek_read_each_others_znodes(server: ZooKeeperServer
     world = real(server)
     async with zookeeper_cluster(world) as cluster:
         member = await cluster.join()
-        await small_life(cluster)
+        await send_admin_requests(cluster)
         ours = (await same_as_stored(cluster)).topics["t3"]
         await member.role.close()
         await member.unregister()
@@ -122,7 +123,7 @@ async def test_kafka_and_odradek_read_each_others_znodes(server: ZooKeeperServer
         finally:
             kafka.close()
         assert await cluster.data(paths.CONTROLLER_EPOCH) == "2"
-        # The topic that it made, and the ISR that it left behind, are read by our next controller.
+        # Our next controller reads the topic that Kafka has created, and the ISRs that it has written.
         second = await cluster.join()
         image = (await cluster.controller()).image
         assert image.epoch == 3
@@ -130,12 +131,12 @@ async def test_kafka_and_odradek_read_each_others_znodes(server: ZooKeeperServer
         assert image.topics["t3"].id == ours.id
         assert image.topic_configs("theirs") == {"segment.bytes": "1048576"}
         assert image.next_producer_id == 2000
-        assert second.reports.said == []
+        assert second.reports.logged == []
         await same_as_stored(cluster)
 
 
 def _use(kafka: ApacheKafka, topic_id: str) -> None:
-    """A client of Kafka uses the topics that our controller created, and adds one."""
+    """Use the topics that our controller has created with clients of Kafka, and create another one."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     leaders: dict[int, int] = {}
     while leaders != dict.fromkeys(range(4), 1):  # the test's own timeout ends this

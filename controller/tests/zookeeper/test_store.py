@@ -8,7 +8,7 @@ import json
 import pytest
 from controller.tests.controller_kit import topics, uuid_of
 from controller.tests.zookeeper.cluster import ZooKeeperCluster, zookeeper_cluster
-from controller.tests.zookeeper.facts import dumped
+from controller.tests.zookeeper.facts import kafka_trees
 from controller.tests.zookeeper.requests import manual, same_as_stored, setting
 
 from odradek_controller.image import ConfigResource
@@ -52,7 +52,7 @@ async def test_a_new_topic_has_the_znodes_of_kafka() -> None:
         controller = await cluster.controller()
         await controller.submit(topics("t3", partitions=3))
         image = await same_as_stored(cluster)
-        ours, facts = await cluster.dump(), dumped()[1]
+        ours, facts = await cluster.dump(), kafka_trees()[1]
         for path in [path for path in facts if path.startswith("/brokers/topics")]:
             assert set(_json(ours[path])) == set(_json(facts[path])), path
         for path in [path for path in facts if path.endswith("/state") or path.startswith("/config")]:
@@ -83,7 +83,7 @@ async def test_a_topic_begins_with_its_configuration_and_changes_are_notified() 
         await controller.submit(setting(4, "1", log_cleaner_threads="2"))
         tree = await cluster.dump("/config")
         assert tree["/config/topics/t"] == b'{"version":1,"config":{"retention.ms":"1","segment.ms":"600000"}}'
-        facts = dumped()[2]
+        facts = kafka_trees()[2]
         for path in ("/config/brokers/1", "/config/brokers/<default>", "/config/changes/config_change_0000000002"):
             changed = path.replace("0002", "0001") if "changes" in path else path
             assert tree[changed] == facts[path]
@@ -189,7 +189,7 @@ async def test_producer_ids_are_allocated_in_blocks() -> None:
         controller = await cluster.controller()
         epoch = controller.image.brokers[1].epoch
         await controller.submit(AllocateProducerIdsRequest(1, epoch))
-        assert await cluster.data(paths.PRODUCER_IDS) == dumped()[3][paths.PRODUCER_IDS].decode()
+        assert await cluster.data(paths.PRODUCER_IDS) == kafka_trees()[3][paths.PRODUCER_IDS].decode()
         response = await controller.submit(AllocateProducerIdsRequest(1, epoch))
         assert response.producer_id_start == 1000
         await same_as_stored(cluster)
@@ -209,7 +209,7 @@ async def test_a_deposed_controller_stores_nothing() -> None:
     async with zookeeper_cluster() as cluster:
         member = await cluster.join()
         controller = await cluster.controller()
-        other = await cluster.join(stand=False)
+        other = await cluster.join(run_for_controller=False)
         # Another controller is elected without the first one's knowledge.
         _, stat = await cluster.tool.get(paths.CONTROLLER_EPOCH)
         await cluster.tool.set(paths.CONTROLLER_EPOCH, b"9", stat.version)
@@ -228,12 +228,12 @@ async def test_a_cancelled_change_is_completed() -> None:
     async with zookeeper_cluster() as cluster:
         await cluster.join()
         controller = await cluster.controller()
-        asking = asyncio.ensure_future(controller.submit(topics("t")))
+        pending = asyncio.ensure_future(controller.submit(topics("t")))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        asking.cancel()
+        pending.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asking
+            await pending
         await cluster.until_image(lambda found: "t" in found.image.topics)
         await controller.submit(topics("u"))
         await same_as_stored(cluster)
@@ -310,7 +310,7 @@ async def test_a_new_controller_elects_leaders_for_missing_brokers() -> None:
 async def test_a_broker_restarted_without_a_controller_leaves_the_isr() -> None:
     """A restarted broker may have lost records, and no controller has noticed."""
     async with zookeeper_cluster() as cluster:
-        first, second = await cluster.join(stand=False), await cluster.join(stand=False)
+        first, second = await cluster.join(run_for_controller=False), await cluster.join(run_for_controller=False)
         node = TopicZnode(uuid_of(3), {index: Assignment((1, 2)) for index in range(4)})
         await cluster.tool.create(paths.topic("t"), node.encode())
         await cluster.tool.create(paths.partitions("t"))
@@ -319,7 +319,7 @@ async def test_a_broker_restarted_without_a_controller_leaves_the_isr() -> None:
             await cluster.tool.create(paths.state("t", index), PartitionState(leader, 4, isr, 1).encode())
         await second.unregister()
         await second.register()
-        first.stand()
+        first.run_for_controller()
         await cluster.controller()
         image = await same_as_stored(cluster)
         assert [(p.leader, p.isr, p.leader_epoch, p.partition_epoch) for p in image.topics["t"].partitions] == [
@@ -369,7 +369,7 @@ async def _store(cluster: ZooKeeperCluster) -> ZooKeeperStore:
 async def test_quotas_and_credentials_have_the_znodes_of_kafka() -> None:
     async with zookeeper_cluster() as cluster:
         store = await _store(cluster)
-        facts = dumped()[3]
+        facts = kafka_trees()[3]
         u1 = facts["/config/users/u1"]
         scram = json.loads(u1)["config"]["SCRAM-SHA-256"]
         (credential,) = credentials("users/u1", {"SCRAM-SHA-256": scram})

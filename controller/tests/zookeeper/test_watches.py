@@ -9,7 +9,7 @@ import pytest
 from controller.tests.controller_kit import topics, uuid_of
 from controller.tests.zookeeper.cluster import ZooKeeperCluster, zookeeper_cluster
 from controller.tests.zookeeper.kit import DoubleWorld
-from controller.tests.zookeeper.requests import catch_up, manual, same_as_stored
+from controller.tests.zookeeper.requests import manual, propose_isr, same_as_stored
 
 from odradek_controller.image import RECOVERED, ClusterImage, ConfigResource, Endpoint, QuotaEntity
 from odradek_controller.store import NotControllerError
@@ -167,10 +167,10 @@ async def test_a_damaged_topic_is_reported_and_ignored() -> None:
         member = await cluster.join()
         controller = await cluster.controller()
         await cluster.tool.create(paths.topic("worse"), b'{"partitions":{"1":[1]}}')
-        await cluster.world.until(lambda: any("worse" in said for said in member.reports.said))
+        await cluster.world.until(lambda: any("worse" in line for line in member.reports.logged))
         await controller.submit(topics("good"))
         assert list(controller.image.topics) == ["good"]
-        assert any("/brokers/topics/bad" in said for said in member.reports.said)
+        assert any("/brokers/topics/bad" in line for line in member.reports.logged)
 
 
 async def test_a_damaged_topic_without_an_id_is_ignored() -> None:
@@ -229,7 +229,7 @@ async def test_a_deletion_waits_for_the_last_replica() -> None:
         assert (result.name, result.error_code) == ("u", ErrorCode.NONE)
         await cluster.until_image(lambda found: sorted(found.image.topics) == ["t", "u"])
         assert await cluster.tool.children(paths.DELETE_TOPICS) == ["t", "u"]
-        # The name is taken, and a topic in deletion cannot be changed.
+        # A topic in deletion keeps its name, and cannot be changed.
         (created,) = (await controller.submit(topics("t"))).topics
         assert (created.error_code, created.error_message) == (
             ErrorCode.TOPIC_ALREADY_EXISTS,
@@ -239,10 +239,10 @@ async def test_a_deletion_waits_for_the_last_replica() -> None:
         (grown,) = (await controller.submit(CreatePartitionsRequest([grow]))).results
         assert grown.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
         move = AlterPartitionReassignmentsRequest.ReassignablePartition(0, [1, 3])
-        moves = AlterPartitionReassignmentsRequest(
+        reassignments = AlterPartitionReassignmentsRequest(
             topics=[AlterPartitionReassignmentsRequest.ReassignableTopic("t", [move])]
         )
-        (moved,) = (await controller.submit(moves)).responses[0].partitions
+        (moved,) = (await controller.submit(reassignments)).responses[0].partitions
         assert moved.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elect = ElectLeadersRequest(0, [ElectLeadersRequest.TopicPartitions("t", [0])])
         (elected,) = (await controller.submit(elect)).replica_election_results[0].partition_result
@@ -259,14 +259,14 @@ async def test_a_deletion_waits_for_a_reassignment() -> None:
         controller = await cluster.controller()
         await controller.submit(manual("t", [1]))
         move = AlterPartitionReassignmentsRequest.ReassignablePartition(0, [2])
-        moves = [AlterPartitionReassignmentsRequest.ReassignableTopic("t", [move])]
-        await controller.submit(AlterPartitionReassignmentsRequest(topics=moves))
+        reassignments = [AlterPartitionReassignmentsRequest.ReassignableTopic("t", [move])]
+        await controller.submit(AlterPartitionReassignmentsRequest(topics=reassignments))
         await controller.submit(DeleteTopicsRequest(topic_names=["t"]))
         await controller.submit(topics("later"))
         await cluster.tool.create(paths.delete_topic("later"))
         await cluster.until_image(lambda found: sorted(found.image.topics) == ["t"])
         assert controller.image.topics["t"].id not in controller.deletions
-        await catch_up(cluster, "t", 1, 2)
+        await propose_isr(cluster, "t", 1, 2)
         await cluster.until_image(lambda found: not found.image.topics)
         await cluster.world.until(lambda: _no_children(cluster, paths.DELETE_TOPICS))
 
@@ -283,7 +283,7 @@ async def test_a_failed_deletion_is_retried_after_the_next_registration() -> Non
         brokers = controller.image.brokers
         controller.replicas_deleted(brokers[1], [("t", 0)], [])
         controller.replicas_deleted(brokers[2], [], [("t", 0)])
-        assert [said for said in member.reports.said if "broker cannot delete replicas" in said]
+        assert [line for line in member.reports.logged if "broker cannot delete replicas" in line]
         # A report of an earlier registration changes nothing.
         controller.replicas_deleted(brokers[2]._replace(epoch=1), [("t", 0)], [])
         assert controller.deletions.remaining_replicas(2) == [("t", 0)]
@@ -298,21 +298,21 @@ async def test_a_shutdown_request_of_an_earlier_registration_is_refused() -> Non
         await three(cluster)
         controller = await cluster.controller()
         old = controller.image.brokers[2].epoch
-        again = asyncio.Event()
+        registered_again = asyncio.Event()
 
-        async def look(image: ClusterImage) -> list[Message]:
-            await again.wait()
+        async def read(image: ClusterImage) -> list[Message]:
+            await registered_again.wait()
             found = await read_broker(cluster.tool, 2)
             assert found is not None
             return broker_change_records(image, {**image.brokers, 2: found}, controller.context)
 
-        looking = asyncio.ensure_future(controller.append_from(look))
-        asked = asyncio.ensure_future(controller.submit(ControlledShutdownRequest(2, old)))
+        reading = asyncio.ensure_future(controller.append_from(read))
+        pending = asyncio.ensure_future(controller.submit(ControlledShutdownRequest(2, old)))
         await cluster.members[1].unregister()
         await cluster.members[1].register()
-        again.set()
-        assert (await asked).error_code == ErrorCode.STALE_BROKER_EPOCH
-        await looking
+        registered_again.set()
+        assert (await pending).error_code == ErrorCode.STALE_BROKER_EPOCH
+        await reading
         assert controller.image.brokers[2].epoch > old
         assert not controller.image.brokers[2].in_controlled_shutdown
 
@@ -337,15 +337,15 @@ async def test_a_reassignment_of_an_old_tool_runs_and_its_znode_is_deleted() -> 
         controller = await cluster.controller()
         for name in ("t", "u"):
             await controller.submit(manual(name, [1]))
-        moves = {("t", 0): (2,), ("u", 0): (1, 3), ("never", 0): (1,), ("u", 9): (1,)}
-        await cluster.tool.create(paths.REASSIGN_PARTITIONS, znodes.encode_reassignment(moves))
+        reassignments = {("t", 0): (2,), ("u", 0): (1, 3), ("never", 0): (1,), ("u", 9): (1,)}
+        await cluster.tool.create(paths.REASSIGN_PARTITIONS, znodes.encode_reassignment(reassignments))
         await cluster.until_image(lambda found: found.image.topics["u"].partitions[0].reassigning)
         assert (await cluster.partition("t")).adding_replicas == (2,)
         left = {("t", 0): (2,), ("u", 0): (1, 3)}
         assert znodes.decode_reassignment("", (await cluster.data(paths.REASSIGN_PARTITIONS)).encode()) == left
-        await catch_up(cluster, "t", 1, 2)
+        await propose_isr(cluster, "t", 1, 2)
         await cluster.world.until(lambda: _lists(cluster, {("u", 0): (1, 3)}))
-        await catch_up(cluster, "u", 1, 3)
+        await propose_isr(cluster, "u", 1, 3)
         await cluster.world.until(lambda: _gone(cluster, paths.REASSIGN_PARTITIONS))
         assert (await cluster.partition("t")).replicas == (2,)
         assert (await cluster.partition("u")).replicas == (1, 3)
@@ -371,7 +371,7 @@ async def test_the_next_controller_continues_a_reassignment() -> None:
         await cluster.tool.delete(paths.CONTROLLER)
         await cluster.until_image(lambda found: found.image.epoch == 2)
         assert await cluster.partition("t") == before
-        await catch_up(cluster, "t", 1, 2, 3)
+        await propose_isr(cluster, "t", 1, 2, 3)
         await cluster.world.until(lambda: _gone(cluster, paths.REASSIGN_PARTITIONS))
         assert (await cluster.partition("t")).replicas == (2, 3)
 
@@ -381,11 +381,11 @@ async def test_an_empty_reassignment_request_is_removed() -> None:
         member = await cluster.join()
         controller = await cluster.controller()
         await controller.submit(manual("t", [1]))
-        for wish in (znodes.encode_reassignment({("t", 0): (1,)}), b"damaged"):
-            await cluster.tool.create(paths.REASSIGN_PARTITIONS, wish)
+        for data in (znodes.encode_reassignment({("t", 0): (1,)}), b"damaged"):
+            await cluster.tool.create(paths.REASSIGN_PARTITIONS, data)
             await cluster.world.until(lambda: _gone(cluster, paths.REASSIGN_PARTITIONS))
         assert not (await cluster.partition("t")).reassigning
-        assert any("damaged" in said for said in member.reports.said)
+        assert any("damaged" in line for line in member.reports.logged)
 
 
 async def test_preferred_leaders_are_elected_for_the_old_tool() -> None:
@@ -397,7 +397,7 @@ async def test_preferred_leaders_are_elected_for_the_old_tool() -> None:
         await cluster.until_image(lambda found: 2 not in found.image.brokers)
         await cluster.members[1].register()
         await cluster.until_image(lambda found: 2 in found.image.brokers)
-        await catch_up(cluster, "t", 3, 2)
+        await propose_isr(cluster, "t", 3, 2)
         await cluster.tool.create(paths.PREFERRED_ELECTION, znodes.encode_partitions([("t", 0), ("never", 1)]))
         await cluster.world.until(lambda: _gone(cluster, paths.PREFERRED_ELECTION))
         assert (await cluster.partition("t")).leader == 2
@@ -438,7 +438,7 @@ async def test_enabling_unclean_election_elects_a_leader() -> None:
         await three(cluster)
         controller = await cluster.controller()
         await controller.submit(manual("t", [2, 3]))
-        await catch_up(cluster, "t", 2)
+        await propose_isr(cluster, "t", 2)
         await cluster.members[1].unregister()
         await cluster.until_image(lambda found: 2 not in found.image.brokers)
         assert (await cluster.partition("t")).leader == -1
@@ -555,8 +555,8 @@ async def test_a_failed_reader_runs_again_a_second_later() -> None:
         await notify(cluster, "topics/t", segment_ms="14")
         for _ in range(5_000):
             await asyncio.sleep(0)
-        assert len(member.reports.said) == 1, "no time has passed"
-        assert "changes in ZooKeeper could not be applied" in member.reports.said[0]
+        assert len(member.reports.logged) == 1, "no time has passed"
+        assert "changes in ZooKeeper could not be applied" in member.reports.logged[0]
         cluster.now_ms = 0
         world.timers.advance(1_000)
         await cluster.until_image(lambda found: found.image.topic_configs("t") == {"segment.ms": "14"})
@@ -569,10 +569,12 @@ async def test_a_controller_that_cannot_read_the_cluster_resigns() -> None:
         member = await cluster.join()
         for _ in range(5_000):
             await asyncio.sleep(0)
-        assert len(member.reports.said) == 1, "no time has passed"
+        assert len(member.reports.logged) == 1, "no time has passed"
         world.timers.advance(1_000)
-        await cluster.world.until(lambda: len(member.reports.said) > 1)
-        assert all("controller cannot start its term" in said and "/cluster/id" in said for said in member.reports.said)
+        await cluster.world.until(lambda: len(member.reports.logged) > 1)
+        assert all(
+            "controller cannot start its term" in line and "/cluster/id" in line for line in member.reports.logged
+        )
         assert member.events == []
         await cluster.tool.set(paths.CLUSTER_ID, znodes.encode_cluster_id("c"))
         assert (await cluster.controller()).image.cluster_id == "c"

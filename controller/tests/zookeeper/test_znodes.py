@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from controller.tests.zookeeper.facts import dumped
+from controller.tests.zookeeper.facts import kafka_trees
 
 from odradek_controller.image import RECOVERING, Endpoint, FeatureRange
 from odradek_controller.zookeeper import paths, znodes
@@ -74,7 +74,7 @@ _FORMS += [
 
 def test_every_znode_of_a_real_kafka_is_read_and_written_byte_for_byte() -> None:
     seen: set[str] = set()
-    for tree in dumped():
+    for tree in kafka_trees():
         for path, data in tree.items():
             for pattern, round_trip in _FORMS:
                 if data and re.fullmatch(pattern, path):
@@ -84,12 +84,12 @@ def test_every_znode_of_a_real_kafka_is_read_and_written_byte_for_byte() -> None
 
 
 def test_a_fresh_broker_of_kafka_creates_the_persistent_paths() -> None:
-    fresh = dumped()[0]
+    fresh = kafka_trees()[0]
     assert set(paths.PERSISTENT) <= {path for path, data in fresh.items() if not data}
 
 
 def test_the_znodes_of_the_dump_are_read() -> None:
-    tree = dumped()[3]
+    tree = kafka_trees()[3]
     topic = TopicZnode.decode("", tree["/brokers/topics/t3"])
     assert topic.topic_id == uuid_from_text("HjA3tzBNRyWt-yGYlpXEzA")
     assert topic.partitions == dict.fromkeys(range(4), Assignment((1,)))
@@ -176,11 +176,11 @@ def test_the_first_change_notifications_and_features_are_read() -> None:
 
 
 def test_requests_of_tools_are_encoded_and_decoded() -> None:
-    moves = {("t", 0): (1, 2), ("u", 3): (3,)}
-    assert znodes.decode_reassignment("", znodes.encode_reassignment(moves)) == moves
+    reassignments = {("t", 0): (1, 2), ("u", 3): (3,)}
+    assert znodes.decode_reassignment("", znodes.encode_reassignment(reassignments)) == reassignments
     text = b'{"version":1,"partitions":[{"topic":"t","partition":0},{"topic":"u","partition":3}]}'
-    assert znodes.encode_partitions(moves) == text
-    assert znodes.decode_partitions("", text) == list(moves)
+    assert znodes.encode_partitions(reassignments) == text
+    assert znodes.decode_partitions("", text) == list(reassignments)
     assert znodes.encode_log_dir_event(3) == b'{"version":1,"broker":3,"event":1}'
     assert znodes.decode_log_dir_event("", b'{"version":1,"broker":3,"event":1}') == 3
 
