@@ -1,4 +1,4 @@
-"""Three brokers on a ZooKeeper in memory, as processes of a cluster, on one clock."""
+"""Three brokers over ZooKeeper in memory: a `BrokerProcess` each, all in one process and on one clock."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Connect = Callable[..., Awaitable[Any]]
 
 
 class ThreeBrokers:
-    """Brokers 1 to 3 on a ZooKeeper in memory; the clock only runs while a test waits."""
+    """Brokers 1 to 3 over ZooKeeper in memory. The clock runs only while a test waits with `passing` or `until`."""
 
     def __init__(self, path: Path, connect: Connect) -> None:
         self.path = path
@@ -90,7 +90,7 @@ class ThreeBrokers:
         return self.processes[broker].adapter.image.partition("t", index)
 
     async def passing(self, work: Any) -> Any:
-        """Let time pass until the work is done."""
+        """Let time pass until the work is done; return its result."""
         task = asyncio.ensure_future(work)
         await self.until(task.done)
         return task.result()
@@ -136,13 +136,13 @@ class ThreeBrokers:
         partition = AlterPartitionReassignmentsRequest.ReassignablePartition(0, replicas)
         topic = AlterPartitionReassignmentsRequest.ReassignableTopic("t", [partition])
         client = await self.client(self.controller_id)
-        answer = await self.passing(client.ask(AlterPartitionReassignmentsRequest(topics=[topic]), 0))
-        assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+        response = await self.passing(client.ask(AlterPartitionReassignmentsRequest(topics=[topic]), 0))
+        assert response.responses[0].partitions[0].error_code == ErrorCode.NONE
 
     async def produce(self, leader: int, records: bytes, index: int = 0) -> int:
         client = await self.client(leader)
-        answer = await self.passing(client.produce("t", records, partition=index))
-        return int(answer.error_code)
+        response = await self.passing(client.produce("t", records, partition=index))
+        return int(response.error_code)
 
     async def read(self, leader: int) -> bytes:
         client = await self.client(leader)
@@ -150,5 +150,5 @@ class ThreeBrokers:
         request = FetchRequest(
             replica_id=-1, max_wait_ms=0, min_bytes=0, topics=[FetchRequest.FetchTopic("t", partitions=[wanted])]
         )
-        answer = await self.passing(client.ask(request, 12))
-        return bytes(answer.responses[0].partitions[0].records)
+        response = await self.passing(client.ask(request, 12))
+        return bytes(response.responses[0].partitions[0].records)

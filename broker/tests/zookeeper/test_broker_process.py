@@ -1,4 +1,4 @@
-"""Three broker processes of a cluster in ZooKeeper mode, run in one: failover, admin requests, disks, quotas."""
+"""A cluster of three brokers in ZooKeeper mode: failover, admin requests, failed log directories, quotas."""
 
 from __future__ import annotations
 
@@ -103,9 +103,9 @@ async def test_only_the_controller_named_in_metadata_serves_admin_requests(clust
     await cluster.create([1, 2, 3])
     other = next(broker for broker in cluster.processes if broker != cluster.controller_id)
     client = await cluster.client(other)
-    answer = await client.ask(MetadataRequest(topics=None), 9)
-    assert answer.controller_id == cluster.controller_id
-    assert [each.node_id for each in answer.brokers] == [1, 2, 3]
+    response = await client.ask(MetadataRequest(topics=None), 9)
+    assert response.controller_id == cluster.controller_id
+    assert [each.node_id for each in response.brokers] == [1, 2, 3]
     topic = CreateTopicsRequest.CreatableTopic("u", 1, 1)
     (result,) = (await client.ask(CreateTopicsRequest([topic]), 7)).topics
     assert result.error_code == ErrorCode.NOT_CONTROLLER
@@ -116,10 +116,10 @@ async def test_elect_leaders_on_another_broker_returns_not_controller(cluster: T
     await cluster.create([1, 2, 3], partitions=2)
     other = next(broker for broker in cluster.processes if broker != cluster.controller_id)
     client = await cluster.client(other)
-    for asked in ([ElectLeadersRequest.TopicPartitions("t", [0, 1])], None):
-        answer = await client.ask(ElectLeadersRequest(topic_partitions=asked), version)
-        (found,) = answer.replica_election_results
-        assert answer.error_code == ErrorCode.NONE
+    for requested in ([ElectLeadersRequest.TopicPartitions("t", [0, 1])], None):
+        response = await client.ask(ElectLeadersRequest(topic_partitions=requested), version)
+        (found,) = response.replica_election_results
+        assert response.error_code == ErrorCode.NONE
         assert [(each.partition_id, each.error_code) for each in found.partition_result] == [
             (0, ErrorCode.NOT_CONTROLLER),
             (1, ErrorCode.NOT_CONTROLLER),
@@ -143,9 +143,9 @@ async def test_producer_ids_are_unique_whichever_broker_is_the_controller(cluste
     found = set()
     for broker in cluster.processes:
         client = await cluster.client(broker)
-        answer = await cluster.passing(client.ask(InitProducerIdRequest(None, 60_000), 4))
-        assert answer.error_code == 0
-        found.add(answer.producer_id)
+        response = await cluster.passing(client.ask(InitProducerIdRequest(None, 60_000), 4))
+        assert response.error_code == 0
+        found.add(response.producer_id)
     assert len(found) == 3
 
 
@@ -158,8 +158,8 @@ async def test_a_changed_configuration_reaches_every_broker(cluster: ThreeBroker
     request = IncrementalAlterConfigsRequest(
         [IncrementalAlterConfigsRequest.AlterConfigsResource(Resource.TOPIC, "t", [entry])]
     )
-    answer = await cluster.passing(client.ask(request, 1))
-    assert answer.responses[0].error_code == 0
+    response = await cluster.passing(client.ask(request, 1))
+    assert response.responses[0].error_code == 0
     await cluster.until(
         lambda: all(
             process.adapter.image.topic_configs("t") == {"retention.ms": "2000000"}
@@ -176,8 +176,8 @@ async def test_a_broker_changes_its_own_configuration(cluster: ThreeBrokers) -> 
     resources = [
         IncrementalAlterConfigsRequest.AlterConfigsResource(Resource.BROKER, name, [entry]) for name in (str(other), "")
     ]
-    answer = await cluster.passing(client.ask(IncrementalAlterConfigsRequest(resources), 1))
-    assert [each.error_code for each in answer.responses] == [0, 0]
+    response = await cluster.passing(client.ask(IncrementalAlterConfigsRequest(resources), 1))
+    assert [each.error_code for each in response.responses] == [0, 0]
     assert cluster.processes[other].adapter.image.broker_configs(other) == {"log.retention.ms": "3000000"}
     assert cluster.processes[other].node.broker.config.integer("log.retention.ms") == 3_000_000
     await cluster.until(
@@ -197,8 +197,8 @@ async def test_a_deleted_topic_is_deleted_on_every_broker(
     await cluster.create([1, 2, 3])
     client = await cluster.client(cluster.controller_id)
     topic = DeleteTopicsRequest.DeleteTopicState("t")
-    answer = await cluster.passing(client.ask(DeleteTopicsRequest([topic], timeout_ms=60_000), 6))
-    assert answer.responses[0].error_code == 0
+    response = await cluster.passing(client.ask(DeleteTopicsRequest([topic], timeout_ms=60_000), 6))
+    assert response.responses[0].error_code == 0
     assert cluster.partition_on(cluster.controller_id) is None
     await cluster.until(lambda: all(len(process.node.broker.partitions) == 0 for process in cluster.processes.values()))
     assert not list(cluster.path.glob("broker-*/t-0"))
@@ -211,13 +211,13 @@ async def test_changes_with_timeout_zero_are_made_and_time_out(cluster: ThreeBro
 
     async def create(*names: str, only: bool = False) -> list[int]:
         topics = [CreateTopicsRequest.CreatableTopic(name, 1, 1) for name in names]
-        answer = await cluster.passing(client.ask(CreateTopicsRequest(topics, 0, only), 5))
-        return [topic.error_code for topic in answer.topics]
+        response = await cluster.passing(client.ask(CreateTopicsRequest(topics, 0, only), 5))
+        return [topic.error_code for topic in response.topics]
 
     async def grow(name: str, count: int, *, only: bool = False) -> int:
         topics = [CreatePartitionsRequest.CreatePartitionsTopic(name, count, None)]
-        answer = await cluster.passing(client.ask(CreatePartitionsRequest(topics, -1, only), 3))
-        return int(answer.results[0].error_code)
+        response = await cluster.passing(client.ask(CreatePartitionsRequest(topics, -1, only), 3))
+        return int(response.results[0].error_code)
 
     assert await create("t", only=True) == [ErrorCode.NONE]
     assert await create("t", "a b") == [timed_out, ErrorCode.INVALID_TOPIC_EXCEPTION]
@@ -242,12 +242,12 @@ async def test_a_restarted_broker_deletes_the_log_of_a_deleted_topic(
     victim = next(broker for broker in (3, 2) if broker != cluster.controller_id)
     await cluster.kill(victim)
     client = await cluster.client(cluster.controller_id)
-    asked = asyncio.ensure_future(
+    pending = asyncio.ensure_future(
         client.ask(DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState("t")], timeout_ms=1_000), 6)
     )
-    answer = await cluster.passing(asked)
+    response = await cluster.passing(pending)
     # Clients do not see the topic; the stopped broker still has its log.
-    assert answer.responses[0].error_code == ErrorCode.NONE
+    assert response.responses[0].error_code == ErrorCode.NONE
     assert all(cluster.partition_on(broker) is None for broker in cluster.processes)
     await cluster.until(
         lambda: [path.parent.name for path in cluster.path.glob("broker-*/t-0")] == [f"broker-{victim}"]
@@ -267,7 +267,7 @@ async def test_a_restarted_broker_deletes_the_log_of_a_deleted_topic(
 
 async def test_logs_stay_until_the_controller_has_sent_the_replicas(cluster: ThreeBrokers) -> None:
     await cluster.create([1, 2, 3])
-    stray = cluster.path / "broker-3" / "nobody-0"
+    stray = cluster.path / "broker-3" / "unknown-0"
     await cluster.stop(3)
     shutil.copytree(cluster.path / "broker-3" / "t-0", stray)
     for broker in list(cluster.processes):
@@ -276,7 +276,7 @@ async def test_logs_stay_until_the_controller_has_sent_the_replicas(cluster: Thr
     assert stray.exists()
     await cluster.until(lambda: cluster.controller is not None)
     await cluster.until(lambda: not stray.exists())
-    assert list(cluster.path.glob("broker-3/nobody-0.*-stray"))
+    assert list(cluster.path.glob("broker-3/unknown-0.*-stray"))
     await cluster.until(lambda: process.node.broker.partitions.get("t", 0) is not None)
 
 
@@ -291,10 +291,10 @@ async def test_a_deposed_controller_can_change_nothing(cluster: ThreeBrokers) ->
     )
     topic = CreateTopicsRequest.CreatableTopic("u", 1, 1)
     client = await cluster.client(first)
-    asked = asyncio.ensure_future(client.ask(CreateTopicsRequest([topic]), 7))
+    pending = asyncio.ensure_future(client.ask(CreateTopicsRequest([topic]), 7))
     cluster.zookeeper.heal(cluster.sessions[first])
-    answer = await cluster.passing(asked)
-    assert answer.topics[0].error_code == ErrorCode.NOT_CONTROLLER
+    response = await cluster.passing(pending)
+    assert response.topics[0].error_code == ErrorCode.NOT_CONTROLLER
     await cluster.until_led(isr={1, 2, 3})
     assert all("u" not in process.adapter.image.topics for process in cluster.processes.values())
 
@@ -312,8 +312,8 @@ async def test_version_0_of_commit_and_fetch_stores_offsets_in_zookeeper(cluster
             ],
         )
     ]
-    answer = await cluster.passing(client.ask(commit, 0))
-    found = {each.partition_index: each.error_code for topic in answer.topics for each in topic.partitions}
+    response = await cluster.passing(client.ask(commit, 0))
+    found = {each.partition_index: each.error_code for topic in response.topics for each in topic.partitions}
     assert found == {0: 0, 7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     data, _ = await cluster.passing(cluster.sessions[1].get("/consumers/g/offsets/t/0"))
     assert data == b"42"
@@ -322,10 +322,10 @@ async def test_version_0_of_commit_and_fetch_stores_offsets_in_zookeeper(cluster
         ("g", {0: (42, 0), 7: (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}),
         ("other", dict.fromkeys((0, 7), (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))),
     ):
-        answer = await cluster.passing(client.ask(OffsetFetchRequest(group, wanted), 0))
+        response = await cluster.passing(client.ask(OffsetFetchRequest(group, wanted), 0))
         fetched = {
             each.partition_index: (each.committed_offset, each.error_code)
-            for topic in answer.topics
+            for topic in response.topics
             for each in topic.partitions
         }
         assert fetched == expected
@@ -342,9 +342,9 @@ async def test_offset_fetch_before_the_first_metadata_does_not_return_no_offset(
     assert cluster.controller is None
     assert (await client.ask(request, 7)).error_code == ErrorCode.NOT_COORDINATOR
     await cluster.until(lambda: process.node.broker.has_metadata)
-    answer = await client.ask(request, 7)
-    assert answer.error_code == ErrorCode.NONE
-    assert [each.committed_offset for topic in answer.topics for each in topic.partitions] == [-1]
+    response = await client.ask(request, 7)
+    assert response.error_code == ErrorCode.NONE
+    assert [each.committed_offset for topic in response.topics for each in topic.partitions] == [-1]
 
 
 async def test_clients_wait_for_the_first_metadata_of_a_broker(
@@ -355,17 +355,17 @@ async def test_clients_wait_for_the_first_metadata_of_a_broker(
     await cluster.start(1)
     client = await cluster.client(1)
     assert cluster.controller is None
-    told = await cluster.passing(client.ask(MetadataRequest([]), 9))
-    assert [each.node_id for each in told.brokers] == [1]
-    assert told.controller_id == 1
+    response = await cluster.passing(client.ask(MetadataRequest([]), 9))
+    assert [each.node_id for each in response.brokers] == [1]
+    assert response.controller_id == 1
 
 
 async def test_inter_broker_apis_are_served_and_advertised(cluster: ThreeBrokers) -> None:
     client = await cluster.client(1)
     versions = {each.api_key: each for each in (await client.ask(ApiVersionsRequest("a", "1"), 3)).api_keys}
     assert {4, 5, 6, 7, 56, 67} <= set(versions)
-    answer = await client.ask(LeaderAndIsrRequest(controller_id=1, controller_epoch=0, broker_epoch=0), 7)
-    assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
+    response = await client.ask(LeaderAndIsrRequest(controller_id=1, controller_epoch=0, broker_epoch=0), 7)
+    assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
 async def test_control_requests_have_a_listener_of_their_own(
@@ -412,8 +412,8 @@ async def test_other_brokers_lead_the_partitions_of_a_failed_log_directory(
     assert await cluster.produce(others[0], make_batch(b"v"), a) == ErrorCode.NONE
     assert await cluster.produce(victim, make_batch(b"v"), 1 - a) == ErrorCode.NONE
     for broker in cluster.processes:
-        answer = await (await cluster.client(broker)).ask(MetadataRequest(topics=None), 9)
-        (topic,) = answer.topics
+        response = await (await cluster.client(broker)).ask(MetadataRequest(topics=None), 9)
+        (topic,) = response.topics
         offline = {each.partition_index: each.offline_replicas for each in topic.partitions}
         assert offline == {a: [victim], 1 - a: []}
     assert await cluster.passing(cluster.sessions[1].children("/log_dir_event_notification")) == []
@@ -524,7 +524,7 @@ async def test_logs_of_a_topic_with_a_damaged_znode_stay_and_are_served_later(
     for broker in (1, 2, 3):
         await cluster.kill(broker)
     await cluster.passing(tool.set("/brokers/topics/t", b"{"))
-    shutil.copytree(cluster.path / "broker-3" / "t-0", cluster.path / "broker-3" / "nobody-0")
+    shutil.copytree(cluster.path / "broker-3" / "t-0", cluster.path / "broker-3" / "unknown-0")
     for broker in (1, 2, 3):
         await cluster.start(broker)
     await cluster.until(lambda: all(len(each.adapter.image.brokers) == 3 for each in cluster.processes.values()))
@@ -534,12 +534,12 @@ async def test_logs_of_a_topic_with_a_damaged_znode_stay_and_are_served_later(
     client = await cluster.client(cluster.controller_id)
     for name, error in (("t", ErrorCode.TOPIC_ALREADY_EXISTS), ("u", ErrorCode.NONE)):
         topic = CreateTopicsRequest.CreatableTopic(name, 1, 3)
-        answer = await cluster.passing(client.ask(CreateTopicsRequest([topic]), 7))
-        assert answer.topics[0].error_code == error
+        response = await cluster.passing(client.ask(CreateTopicsRequest([topic]), 7))
+        assert response.topics[0].error_code == error
     assert cluster.controller is controller
     await cluster.until(lambda: len(list(cluster.path.glob("broker-*/u-0"))) == 3)
     assert len(list(cluster.path.glob("broker-*/t-0"))) == 3
-    assert (cluster.path / "broker-3" / "nobody-0").exists()
+    assert (cluster.path / "broker-3" / "unknown-0").exists()
     await cluster.passing(tool.set("/brokers/topics/t", good))
     await cluster.until_led(isr={1, 2, 3})
     assert not list(cluster.path.glob("broker-*/t-0.*"))
@@ -550,12 +550,12 @@ async def test_logs_of_a_topic_with_a_damaged_znode_stay_and_are_served_later(
     await cluster.until(lambda: partition.high_watermark == 1)
     assert b"kept" in await cluster.read(found.leader)
     # Now the controller knows all replicas again, and strays, too.
-    await cluster.until(lambda: list(cluster.path.glob("broker-3/nobody-0.*-stray")))
+    await cluster.until(lambda: list(cluster.path.glob("broker-3/unknown-0.*-stray")))
     await tool.close()
 
 
 def proposal(controller: Controller, isr: list[int], broker_epoch: int | None = None) -> AlterPartitionRequest:
-    """The offline replicas that broker 1, the leader, shows."""
+    """Return a proposal of broker 1, the leader, for this ISR of partition 0."""
     topic = controller.image.topics["t"]
     state = topic.partitions[0]
     wanted = AlterPartitionRequest.PartitionData(
@@ -579,8 +579,8 @@ async def test_a_request_of_an_earlier_registration_changes_nothing(cluster: Thr
         (ControlledShutdownRequest(1, old), 3),
         (AllocateProducerIdsRequest(1, old), 0),
     ):
-        answer = await cluster.passing(client.ask(request, version))
-        assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH, request
+        response = await cluster.passing(client.ask(request, version))
+        assert response.error_code == ErrorCode.STALE_BROKER_EPOCH, request
     assert controller.image is before
 
 
@@ -601,9 +601,9 @@ async def test_a_deposed_controller_accepts_no_request_of_a_broker(cluster: Thre
     tool = await cluster.zookeeper.connect(chroot="/kafka")
     ids, _ = await tool.get("/latest_producer_id_block")
     for request, version, error in requests:
-        asked = asyncio.ensure_future(client.ask(request, version))
+        pending = asyncio.ensure_future(client.ask(request, version))
         cluster.zookeeper.heal(cluster.sessions[first])
-        assert (await cluster.passing(asked)).error_code == error, request
+        assert (await cluster.passing(pending)).error_code == error, request
     assert (await tool.get("/latest_producer_id_block"))[0] == ids
     await cluster.until_led(isr={1, 2, 3})
     await tool.close()
@@ -624,14 +624,14 @@ async def test_requests_of_a_deposed_controller_are_refused(cluster: ThreeBroker
     client = await cluster.client(victim)
     topic = controller.image.topics["t"]
     state = LeaderAndIsrRequest.LeaderAndIsrPartitionState("t", 0, 1, victim, 99, [victim], 99, [1, 2, 3])
-    given = LeaderAndIsrRequest.LeaderAndIsrTopicState("t", topic.id, [state])
+    topic_state = LeaderAndIsrRequest.LeaderAndIsrTopicState("t", topic.id, [state])
     stop = StopReplicaRequest.StopReplicaPartitionState(0, 99, True)
-    said = {"controller_id": first, "controller_epoch": 1, "broker_epoch": epoch}
+    fields = {"controller_id": first, "controller_epoch": 1, "broker_epoch": epoch}
     stops = [StopReplicaRequest.StopReplicaTopicState("t", [stop])]
     requests: list[tuple[Any, int]] = [
-        (LeaderAndIsrRequest(**said, topic_states=[given]), 7),
-        (UpdateMetadataRequest(**said), 8),
-        (StopReplicaRequest(**said, topic_states=stops), 4),
+        (LeaderAndIsrRequest(**fields, topic_states=[topic_state]), 7),
+        (UpdateMetadataRequest(**fields), 8),
+        (StopReplicaRequest(**fields, topic_states=stops), 4),
     ]
     for request, version in requests:
         assert (await cluster.passing(client.ask(request, version))).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
@@ -651,8 +651,8 @@ async def test_feature_updates_and_client_metrics_are_refused(
         UpdateFeaturesRequest.FeatureUpdateKey("", 1, upgrade_type=1),
     ]
     for update in updates:
-        answer = await cluster.passing(client.ask(UpdateFeaturesRequest(feature_updates=[update]), 1))
-        assert (answer.error_code, [each.error_code for each in answer.results]) == (0, [ErrorCode.INVALID_REQUEST])
+        response = await cluster.passing(client.ask(UpdateFeaturesRequest(feature_updates=[update]), 1))
+        assert (response.error_code, [each.error_code for each in response.results]) == (0, [ErrorCode.INVALID_REQUEST])
     entry = IncrementalAlterConfigsRequest.AlterableConfig("interval.ms", 0, "1000")
     resources = [IncrementalAlterConfigsRequest.AlterConfigsResource(16, "metrics", [entry])]
     refused = await cluster.passing(client.ask(IncrementalAlterConfigsRequest(resources), 1))
@@ -700,9 +700,9 @@ async def test_quotas_and_credentials_of_tools_reach_every_broker(cluster: Three
         ([component("client-id", 1, None), component("user", 0, "u")], True, {"client-id=None user=u"}),
         ([component("user", 0, "other")], False, set()),
     ):
-        answer = await client.ask(DescribeClientQuotasRequest(components, strict), 1)
+        response = await client.ask(DescribeClientQuotasRequest(components, strict), 1)
         assert {
-            " ".join(f"{part.entity_type}={part.entity_name}" for part in entry.entity) for entry in answer.entries
+            " ".join(f"{part.entity_type}={part.entity_name}" for part in entry.entity) for entry in response.entries
         } == found
     # A removed quota is removed on a broker that was down, too.
     await cluster.passing(write("clients/c"))

@@ -32,11 +32,11 @@ async def test_configurations_are_read_again_after_a_failure() -> None:
 
     watch = ConfigWatch(session, changed, timers.sleep, structlog.get_logger("test"))
     await watch.start()
-    with structlog.testing.capture_logs() as said:
+    with structlog.testing.capture_logs() as logged:
         await tool.create(config("topics/t"), encode_config({"retention.ms": "5"}))
         await tool.create(CONFIG_CHANGE, encode_config_change("topics/t"), sequential=True)
         async with asyncio.timeout(10):
-            while not said:
+            while not logged:
                 await asyncio.sleep(0)
             clock.advance_timeouts(1_000)
             while len(tries) < 2:

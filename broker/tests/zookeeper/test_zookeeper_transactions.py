@@ -35,9 +35,9 @@ async def answered(cluster: ThreeBrokers, ask: Callable[[], Awaitable[Any]]) -> 
 
     async def asking() -> Any:
         while True:
-            answer = await ask()
-            if (answer[0] if isinstance(answer, tuple) else answer) not in RETRIED:
-                return answer
+            response = await ask()
+            if (response[0] if isinstance(response, tuple) else response) not in RETRIED:
+                return response
 
     return await cluster.passing(asking())
 
