@@ -113,8 +113,8 @@ class ZnodeReaders:
         """The path of each notification to the time when it was first read."""
         self._reassigning: dict[TopicPartition, Replicas] = {}
         """The reassignments that the last run left in the request."""
-        self._completed_election: tuple[bytes, int] | None = None
-        """The data and the version of the election request to delete in the next run."""
+        self._election_to_delete: tuple[bytes, int] | None = None
+        """The data and the version of the election request that the next run deletes."""
         self._delayed_deletions: set[str] = set()
         """Topics whose deletion waits for the end of a reassignment."""
         self.table: Mapping[str, Reader] = {
@@ -260,7 +260,7 @@ class ZnodeReaders:
             self._report_damaged(paths.REASSIGN_PARTITIONS, error)
             listed = {}
         in_progress = {key: replicas for key, replicas in listed.items() if _is_reassigning_to(image, key, replicas)}
-        # A reassignment that the last run left in the request, and that is no longer in progress, has ended.
+        # A reassignment that the last run left in the request is not new: if it is not in progress, it has ended.
         new = {
             key: replicas
             for key, replicas in listed.items()
@@ -297,12 +297,12 @@ class ZnodeReaders:
     async def _read_preferred_election(self, image: ClusterImage) -> Sequence[Message]:
         """Elect the listed preferred leaders. The next run, when the records are stored, deletes the request."""
         request = await self._read_request(paths.PREFERRED_ELECTION)
-        if request is None or request == self._completed_election:
-            self._completed_election = None
+        if request is None or request == self._election_to_delete:
+            self._election_to_delete = None
             if request is not None:
                 await self._store.try_write(Delete(paths.PREFERRED_ELECTION, request[1]))
             return ()
-        self._completed_election = request
+        self._election_to_delete = request
         self._run_again(paths.PREFERRED_ELECTION)
         try:
             requested = [
