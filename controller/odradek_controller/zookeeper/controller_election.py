@@ -42,8 +42,7 @@ class ControllerCandidate:
     """A broker that tries to become the controller when there is none.
 
     Calls `elected` at the start of each term, and `resigned` at its end: after `resign` or `close`, an expired session,
-    or the election of another broker. Calls `controller_changed` with each new controller id, or NO_CONTROLLER. All
-    calls are on the loop.
+    or the election of another broker. Both calls are on the loop.
     """
 
     def __init__(
@@ -55,7 +54,6 @@ class ControllerCandidate:
         sleep: Callable[[int], Awaitable[None]],
         elected: Callable[[ControllerTerm], None],
         resigned: Callable[[], None],
-        controller_changed: Callable[[int], None] = lambda broker_id: None,
         reporter: Reporter,
     ) -> None:
         """`sleep` takes milliseconds."""
@@ -65,12 +63,11 @@ class ControllerCandidate:
         self._sleep = sleep
         self._elected = elected
         self._resigned = resigned
-        self._controller_changed = controller_changed
         self._reporter = reporter
         self._term: ControllerTerm | None = None
         self._resigned_term: ControllerTerm | None = None
         """The term from which this broker has resigned, until its `/controller` is deleted."""
-        self._controller_id: int | None = None
+        self._controller_id = NO_CONTROLLER
         self._wake = asyncio.Event()
         self._pause_ms = 0
         self._watching = False
@@ -86,7 +83,7 @@ class ControllerCandidate:
     @property
     def controller_id(self) -> int:
         """The id of the last known controller, or NO_CONTROLLER."""
-        return NO_CONTROLLER if self._controller_id is None else self._controller_id
+        return self._controller_id
 
     def start(self) -> None:
         self._unlisten = self._zk.listen(self._session_event)
@@ -159,7 +156,7 @@ class ControllerCandidate:
         ours = stat is not None and stat.ephemeral_owner == self._zk.session_id
         if self._term is not None and not ours:
             self._end_term()
-        self._set_controller_id(controller_id)
+        self._controller_id = controller_id
         if stat is None:
             await self._try_to_elect()
         elif ours and self._term is None:
@@ -214,7 +211,7 @@ class ControllerCandidate:
             self._wake.set()  # the session expired before the response arrived
             return
         self._term = term
-        self._set_controller_id(self._broker_id)
+        self._controller_id = self._broker_id
         self._elected(term)
 
     async def _delete_controller_znode(self) -> None:
@@ -227,8 +224,3 @@ class ControllerCandidate:
                 fence = Check(paths.CONTROLLER_EPOCH, term.epoch_version)
                 await self._zk.multi([fence, Delete(paths.CONTROLLER)])
         self._resigned_term = None
-
-    def _set_controller_id(self, controller_id: int) -> None:
-        if controller_id != self._controller_id:
-            self._controller_id = controller_id
-            self._controller_changed(controller_id)

@@ -47,9 +47,8 @@ class ActiveController:
 class ControllerRole:
     """Calls `elected` with the controller when it is ready, and `resigned` when its term has ended.
 
-    Calls `controller_changed` with each new controller id, or NO_CONTROLLER, and `log_dir_failed` with the ids of
-    brokers that report a failed log directory. All calls are on the loop. `elected` is the place to subscribe to the
-    controller.
+    Calls `log_dir_failed` with the ids of brokers that report a failed log directory. All calls are on the loop.
+    Subscribe to the controller in `elected`.
     """
 
     def __init__(
@@ -64,11 +63,10 @@ class ControllerRole:
         sleep: Callable[[int], Awaitable[None]],
         elected: Callable[[ZooKeeperController], None],
         resigned: Callable[[], None],
-        controller_changed: Callable[[int], None] = lambda broker_id: None,
         log_dir_failed: Callable[[list[int]], None],
         reporter: Reporter,
     ) -> None:
-        """`now_ms` and `sleep` (milliseconds) use the monotonic clock; `wall_ms` is for timestamps."""
+        """`now_ms` and `sleep`, which takes milliseconds, use the monotonic clock; `wall_ms` is for timestamps."""
         self._zk = zk
         self._broker_id = broker_id
         self._static = dict(static)
@@ -89,7 +87,6 @@ class ControllerRole:
             sleep=sleep,
             elected=self._begin_term,
             resigned=self._end_term,
-            controller_changed=controller_changed,
             reporter=reporter,
         )
 
