@@ -52,14 +52,14 @@ _MAX_CONCURRENT_READS = 500
 """The maximum number of znodes that `read_each` reads concurrently."""
 
 NO_STATE = -1
-"""The partition epoch of a partition that has replicas but no state yet: the controller writes its first state."""
+"""The partition epoch of a partition that has replicas, and no state until the controller writes the first one."""
 
 
 @dataclass(slots=True)
 class ZnodeCache:
     """The facts about znodes that the store needs and the image does not have."""
 
-    topics: dict[str, int] = field(default_factory=dict)
+    topic_versions: dict[str, int] = field(default_factory=dict)
     """Topic name to the version of its znode."""
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
     """Entity path to its values (configurations, quotas, credentials), for every entity that has a znode."""
@@ -69,7 +69,7 @@ class ZnodeCache:
     """Topics named in `/admin/delete_topics`."""
     unreadable: set[str] = field(default_factory=set)
     """Topics that the image does not have, because one of their znodes cannot be read."""
-    producer_ids: int = 0
+    producer_ids_version: int = 0
     """The version of `/latest_producer_id_block`."""
     restarted_in_sync: dict[TopicPartition, frozenset[int]] = field(default_factory=dict)
     """ISR members that registered after the state was written: brokers that restarted while there was no controller."""
@@ -100,13 +100,13 @@ async def load(zk: ZooKeeper, epoch: int) -> LoadedCluster:
         if broker is not None
     }
     found = [topic for topic in await read_each(zk, damaged, await children(zk, paths.TOPICS), read_topic) if topic]
-    cache.topics = {topic.name: topic.version for topic in found}
+    cache.topic_versions = {topic.name: topic.version for topic in found}
     broker_epochs = {broker.id: broker.epoch for broker in brokers.values()}
     with_id = [topic for topic in found if topic.node.topic_id is not None]
     topics = await _read_all_partitions(zk, damaged, with_id, broker_epochs, cache.restarted_in_sync)
     cache.unreadable = topics_of(damaged)
     configs = await _load_configs(zk, damaged, cache)
-    next_producer_id, cache.producer_ids = await _read_producer_ids(zk)
+    next_producer_id, cache.producer_ids_version = await _read_producer_ids(zk)
     image = ClusterImage(
         cluster_id=decode_cluster_id(paths.CLUSTER_ID, await _data(zk, paths.CLUSTER_ID)),
         offset=0,

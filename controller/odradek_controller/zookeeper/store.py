@@ -96,9 +96,9 @@ class ZooKeeperStore:
         topics = dict(loaded.image.topics)
         for name, node in loaded.without_id.items():
             topic_id = random_uuid(self._randbytes)
-            found = FoundTopic(name, TopicZnode(topic_id, node.partitions), self.znode_cache.topics[name] + 1)
+            found = FoundTopic(name, TopicZnode(topic_id, node.partitions), self.znode_cache.topic_versions[name] + 1)
             await self._writer.write([Set(paths.topic(name), found.node.encode(), found.version - 1)])
-            self.znode_cache.topics[name] = found.version
+            self.znode_cache.topic_versions[name] = found.version
             try:
                 topics[name] = TopicImage(topic_id, name, await read_partitions(self._zk, found))
             except InvalidZnodeError as error:

@@ -34,7 +34,7 @@ from .znodes import (
 
 @dataclass(slots=True)
 class ExternalChanges:
-    """Changes by other ZooKeeper clients that the image does not have yet. (Configurations are in `ZnodeCache`.)"""
+    """Changes by other ZooKeeper clients that the image does not have yet. Configurations are in `ZnodeCache`."""
 
     topics: dict[str, TopicZnode] = field(default_factory=dict)
     """Topic name to the data of its new or changed znode."""
@@ -55,11 +55,11 @@ class ZnodeOperations:
     producer_ids_broker: int = -1
     """The broker that gets the new block of producer ids, if there is one."""
     ops: list[Op] = field(default_factory=list)
-    topics: dict[str, int | None] = field(default_factory=dict)
+    topic_versions: dict[str, int | None] = field(default_factory=dict)
     """Topic name to the new version of its znode; None for a deleted topic."""
     configs: dict[str, dict[str, str] | None] = field(default_factory=dict)
     """Entity path to the new configuration; None for a deleted znode."""
-    producer_ids: bool = False
+    allocates_producer_ids: bool = False
     """Whether the operations allocate a block of producer ids."""
 
     def add(self, delta: MetadataDelta) -> None:
@@ -82,18 +82,18 @@ class ZnodeOperations:
 
     def update_cache(self) -> None:
         """Update the cache after the store has written the operations."""
-        for name, version in self.topics.items():
+        for name, version in self.topic_versions.items():
             if version is None:
-                self.znode_cache.topics.pop(name, None)
+                self.znode_cache.topic_versions.pop(name, None)
                 self.znode_cache.deletion_requested.discard(name)
             else:
-                self.znode_cache.topics[name] = version
+                self.znode_cache.topic_versions[name] = version
         for entity, values in self.configs.items():
             if values is None:
                 self.znode_cache.configs.pop(entity, None)
             else:
                 self.znode_cache.configs[entity] = values
-        self.znode_cache.producer_ids += self.producer_ids
+        self.znode_cache.producer_ids_version += self.allocates_producer_ids
 
     # -- topics -------------------------------------------------------------------------------------------------------
 
@@ -101,7 +101,9 @@ class ZnodeOperations:
         """Delete the znodes of the topic from the leaves up, then its configuration, then the deletion request."""
         name = topic.name
         if name in self.external_changes.deleted_topics:
-            self.topics[name] = self.znode_cache.topics[name] if name in self.external_changes.topics else None
+            self.topic_versions[name] = (
+                self.znode_cache.topic_versions[name] if name in self.external_changes.topics else None
+            )
             return
         for index, partition in enumerate(topic.partitions):
             if partition.partition_epoch != NO_STATE:
@@ -117,7 +119,7 @@ class ZnodeOperations:
             self.configs[entity] = None
         if name in self.znode_cache.deletion_requested:
             self.ops.append(Delete(paths.delete_topic(name)))
-        self.topics[name] = None
+        self.topic_versions[name] = None
 
     def _create_topic(self, topic: TopicImage, image: ClusterImage) -> None:
         """Create the configuration, then the topic, so that a controller that reads the topic finds both."""
@@ -127,15 +129,15 @@ class ZnodeOperations:
         values = dict(image.topic_configs(topic.name))
         self._put_config(f"topics/{topic.name}", values, notify=False)
         self.ops.append(Create(paths.topic(topic.name), TopicZnode(topic.id, _assignments(topic)).encode()))
-        self.topics[topic.name] = 0
+        self.topic_versions[topic.name] = 0
 
     def _set_assignment(self, topic: TopicImage, before: TopicZnode) -> None:
         known = self.external_changes.topics.get(topic.name, before)
         wanted = TopicZnode(topic.id, _assignments(topic))
         if wanted != known:
-            version = self.znode_cache.topics[topic.name]
+            version = self.znode_cache.topic_versions[topic.name]
             self.ops.append(Set(paths.topic(topic.name), wanted.encode(), version))
-            self.topics[topic.name] = version + 1
+            self.topic_versions[topic.name] = version + 1
 
     def _set_states(
         self, topic: TopicImage, before: tuple[PartitionRegistration, ...], indexes: tuple[int, ...]
@@ -237,8 +239,8 @@ class ZnodeOperations:
         block = ProducerIdBlock(
             self.producer_ids_broker, delta.before.next_producer_id, delta.image.next_producer_id - 1
         )
-        self.ops.append(Set(paths.PRODUCER_IDS, block.encode(), self.znode_cache.producer_ids))
-        self.producer_ids = True
+        self.ops.append(Set(paths.PRODUCER_IDS, block.encode(), self.znode_cache.producer_ids_version))
+        self.allocates_producer_ids = True
 
 
 def _assignments(topic: TopicImage) -> dict[int, Assignment]:

@@ -196,7 +196,7 @@ class ZnodeReaders:
 
     async def _topic_records(self, image: ClusterImage, found: FoundTopic, external: ExternalChanges) -> list[Message]:
         """Return the records that follow from a topic's znode; add the stored changes to `external`."""
-        name, cached_versions = found.name, self._store.znode_cache.topics
+        name, cached_versions = found.name, self._store.znode_cache.topic_versions
         known = image.topics.get(name)
         topic_id = found.node.topic_id
         if known is not None and cached_versions.get(name) == found.version and topic_id in (None, known.id):
