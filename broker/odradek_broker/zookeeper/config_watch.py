@@ -91,7 +91,7 @@ class ConfigWatch:
         self._known_resources.update(resource for resource, config in configs.items() if config)
         return configs
 
-    async def _quota_entities(self, requested: Iterable[str]) -> Entities:
+    async def _read_entities(self, requested: Iterable[str]) -> Entities:
         entities = await self._read_each(list(requested))
         self._known_entities.update(entity for entity, values in entities.items() if values)
         return entities
@@ -126,7 +126,7 @@ class ConfigWatch:
         resources = {found for entity in named if (found := config_resource(entity)) is not None}
         configs = await self.read_configs(sorted(resources | self._known_resources))
         entities = {*await quota_entities(self._zk), *self._known_entities}
-        return configs, await self._quota_entities(sorted(entities))
+        return configs, await self._read_entities(sorted(entities))
 
     async def _read_notifications(self) -> set[str]:
         """Return the entities of the notifications that are new since the last call, and register a watch."""
@@ -151,7 +151,7 @@ class ConfigWatch:
     async def _read_changed(self, changed: set[str]) -> tuple[Configs, Entities]:
         resources = {resource for entity in changed if (resource := config_resource(entity)) is not None}
         entities = sorted(filter(is_quota_entity, changed))
-        return await self.read_configs(sorted(resources)), await self._quota_entities(entities)
+        return await self.read_configs(sorted(resources)), await self._read_entities(entities)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
