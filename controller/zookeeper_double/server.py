@@ -234,7 +234,8 @@ class _ServerSession:
 
 
 class _Pipe:
-    """One direction of a connection: messages arrive in order, later, or never."""
+    """One direction of a connection. It keeps the order of messages; a cut delays them, and a lost connection loses
+    them."""
 
     def __init__(self, timers: Timers, latency_ms: Callable[[], int]) -> None:
         self._timers = timers
@@ -247,22 +248,22 @@ class _Pipe:
         self._in_transit.append(arrive)
         delay_ms = self._latency_ms()
         if delay_ms:
-            self._timers.call_later(delay_ms, self._time_passed)
+            self._timers.call_later(delay_ms, self._message_due)
         else:
-            self._timers.call_soon(self._time_passed)
+            self._timers.call_soon(self._message_due)
 
-    def flow(self) -> None:
-        """Deliver as many messages as are due, in the order in which they were sent."""
+    def deliver(self) -> None:
+        """Deliver the messages that are due, in the order in which they were sent, unless the link is cut."""
         while self._due and self._in_transit and not self.cut:
             self._due -= 1
             self._in_transit.popleft()()
 
-    def break_off(self) -> None:
+    def discard_messages(self) -> None:
         self._in_transit.clear()
 
-    def _time_passed(self) -> None:
+    def _message_due(self) -> None:
         self._due += 1
-        self.flow()
+        self.deliver()
 
 
 class _Connection:
@@ -288,9 +289,9 @@ class _Connection:
         if watched:
             self.to_client.send(lambda: self.client.receive_event(self, event))
 
-    def break_off(self) -> None:
-        self.to_server.break_off()
-        self.to_client.break_off()
+    def discard_messages(self) -> None:
+        self.to_server.discard_messages()
+        self.to_client.discard_messages()
 
 
 class ZooKeeperClientDouble:
@@ -306,8 +307,8 @@ class ZooKeeperClientDouble:
         self._server = server
         self._timers = timers
         self._session = Session()
-        self._next_session = 0
-        """The id of the session in which the client connects next; 0 for a new session."""
+        self._session_id_to_resume = 0
+        """The session in which the client connects again; 0 to begin a new one."""
         self._response_timer: Timer | None = None
         """Closes the connection of a link that was cut."""
         self._closed: asyncio.Future[None] | None = None
@@ -409,22 +410,22 @@ class ZooKeeperClientDouble:
             connection = self.connection = _Connection(
                 self, self._server.new_pipe(), self._server.new_pipe(self._timers)
             )
-            connection.to_server.send(lambda: self._server.attach(connection, self._next_session))
+            connection.to_server.send(lambda: self._server.attach(connection, self._session_id_to_resume))
 
     def receive_session(self, connection: _Connection, session_id: int) -> None:
         if connection is self.connection:
-            self._next_session = session_id
+            self._session_id_to_resume = session_id
             self._session.became_connected(session_id)
             self.link_changed()
 
     def receive_expiry(self, connection: _Connection) -> None:
         if connection is self.connection:
-            self._next_session = 0
+            self._session_id_to_resume = 0
             self._session.became_expired()
             connection.to_server.send(lambda: self._server.attach(connection, 0))
 
     def lose_connection(self, connection: _Connection | None) -> None:
-        """Handle a lost connection; if it is the current one, open the next."""
+        """Abandon the connection, if it is the current one, and open the next."""
         if connection is None or connection is not self.connection:
             return
         self._abandon(connection)
@@ -456,8 +457,8 @@ class ZooKeeperClientDouble:
             self._response_timer = self._timers.call_later(
                 self.session_timeout_ms * 2 // 3, lambda: self.lose_connection(connection)
             )
-        connection.to_server.flow()
-        connection.to_client.flow()
+        connection.to_server.deliver()
+        connection.to_client.deliver()
 
     def receive_event(self, connection: _Connection, event: WatchedEvent) -> None:
         if connection is not self.connection:
@@ -471,7 +472,7 @@ class ZooKeeperClientDouble:
             call(watch, event._replace(path=self.chroot.relative(event.path)))
 
     def _abandon(self, connection: _Connection) -> None:
-        connection.break_off()
+        connection.discard_messages()
         self.connection = None
         self._cancel_response_timer()
         session = connection.session
