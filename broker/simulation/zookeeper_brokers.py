@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from odradek_broker.clock import Clock
@@ -20,7 +20,7 @@ from odradek_broker.replication.partition import Partition
 from odradek_broker.zookeeper.broker_process import BrokerProcess
 from odradek_controller.controller import Controller
 from odradek_controller.image import ClusterImage
-from odradek_controller.zookeeper.client import MultiError, Op, OpResult, ZooKeeper, ZooKeeperError
+from odradek_controller.zookeeper.client import Op, OpResult, ZooKeeper, ZooKeeperError
 from odradek_log.log_errors import LogDirectoryError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest
@@ -60,12 +60,6 @@ class WatchedZooKeeper(ZooKeeperServerDouble):
         # Keep the futures of unanswered requests: asyncio would report their destruction.
         self._unanswered += client.pending
         super().crash(client)
-
-    def force(self, op: Op) -> None:
-        """Commit an operation as an administrator with a shell would; ignore its failure."""
-        with suppress(MultiError):
-            _, events = self._tree.commit([op], 0)
-            self._notify(events)
 
 
 class ZooKeeperBrokers:

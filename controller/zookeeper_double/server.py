@@ -117,6 +117,12 @@ class ZooKeeperServerDouble:
         self.forget(client)
         client.crash()
 
+    def force(self, op: Op) -> None:
+        """Commit an operation without a client, as an administrator with a shell would; ignore its failure."""
+        with suppress(MultiError):
+            _, events = self._tree.commit([op], 0)
+            self._notify(events)
+
     def stop(self) -> None:
         """Stop the server: every connection breaks, and no session expires until `start`."""
         self.up = False
