@@ -73,7 +73,7 @@ class BrokerProcess:
         self.ended = asyncio.Event()
         """Set when the broker has ended because all its log directories failed."""
         self.adapter = ControlRequestAdapter(ClusterImage(offset=0, levels=zookeeper_levels({})), node.id)
-        self.configs = ConfigWatch(zk, self._configs_changed, node.timers.sleep, self._log)
+        self.config_watch = ConfigWatch(zk, self._configs_changed, node.timers.sleep, self._log)
         self.source = ZooKeeperSource(self.adapter, node.timers.sleep, self._log)
         self.channel = ZooKeeperControllerChannel(
             adapter=self.adapter,
@@ -85,15 +85,15 @@ class BrokerProcess:
         self._log_dir_events = LogDirEvents(zk, node.id, node.timers.sleep, self._log)
         self.control_requests = ControlRequestHandler(
             adapter=self.adapter,
-            configs=self.configs,
+            config_watch=self.config_watch,
             source=self.source,
             submit_local=self.channel.submit_local,
             broker=lambda: node.broker,
             log=self._log,
         )
-        self.channel.configs = ConfigWriter(
+        self.channel.config_writer = ConfigWriter(
             zk,
-            self.configs,
+            self.config_watch,
             lambda: self.adapter.image,
             CommandContext(
                 node_id=node.id,
@@ -150,7 +150,7 @@ class BrokerProcess:
         stored = await cluster_id(self._zk, proposed)
         ensure_meta_properties_over_zookeeper(node.directories, stored, node.id)
         self.adapter.image = replace(self.adapter.image, cluster_id=stored)
-        configs, entities = await self.configs.start()
+        configs, entities = await self.config_watch.start()
         self.adapter.configs_changed(configs)
         await self.control_requests.entities_changed(entities)
         acls = await acl_znodes.stored_patterns(self._zk)
@@ -243,7 +243,7 @@ class BrokerProcess:
         await self.node.leave(grace_ms)
         await self.role.close()
         await self.registration.close()
-        await self.configs.close()
+        await self.config_watch.close()
         await self._log_dir_events.close()
         self.channel.close()
         await self._until_tasks_done()
@@ -273,7 +273,7 @@ class BrokerProcess:
     async def _abandon(self) -> None:
         await self._balancer.stop()
         self.registration.abandon()
-        await self.configs.close()
+        await self.config_watch.close()
         await self._log_dir_events.close()
         self.channel.close()
         await self._until_tasks_done()

@@ -49,13 +49,13 @@ class ConfigWriter:
     def __init__(
         self,
         zk: ZooKeeper,
-        configs: ConfigWatch,
+        config_watch: ConfigWatch,
         image: Callable[[], ClusterImage],
         context: CommandContext,
         written: Callable[[Configs], Awaitable[None]],
     ) -> None:
         self._zk = zk
-        self._configs = configs
+        self._config_watch = config_watch
         self._image = image
         self._context = context
         self._written = written
@@ -72,7 +72,7 @@ class ConfigWriter:
     async def _change(self, named: Iterable[ConfigResource], decide: Decide[Response]) -> Response:
         async with self._changing:
             stored = sorted({resource for resource in named if config_entity(resource) is not None})
-            current = await self._configs.retried(partial(self._configs.read_configs, stored))
+            current = await self._config_watch.retried(partial(self._config_watch.read_configs, stored))
             image = self._image()
             image = replace(image, configs={**image.configs, **current})
             records, response = decide(image)
@@ -84,7 +84,7 @@ class ConfigWriter:
             after = replay(image, storable).image.configs
             changed = {key: after.get(key, {}) for key in sorted({_resource(record) for record in storable})}
             for resource, values in changed.items():
-                await self._configs.retried(partial(self._write, resource, values))
+                await self._config_watch.retried(partial(self._write, resource, values))
             if changed:
                 await self._written(changed)
         for result in response.responses:

@@ -34,7 +34,7 @@ class ControlRequestHandler:
         self,
         *,
         adapter: ControlRequestAdapter,
-        configs: ConfigWatch,
+        config_watch: ConfigWatch,
         source: ZooKeeperSource,
         submit_local: Callable[[Message], Awaitable[Any]],
         broker: Callable[[], Broker],
@@ -42,7 +42,7 @@ class ControlRequestHandler:
     ) -> None:
         """`broker` returns the broker. It is not called before the first request."""
         self._adapter = adapter
-        self._configs = configs
+        self._config_watch = config_watch
         self._source = source
         self._submit_local = submit_local
         self._broker = broker
@@ -108,7 +108,7 @@ class ControlRequestHandler:
         names = self._adapter.unknown_topics(request)
         if names:
             resources = [ConfigResource(Resource.TOPIC, name) for name in names]
-            configs = await self._configs.retried(lambda: self._configs.read_configs(resources))
+            configs = await self._config_watch.retried(lambda: self._config_watch.read_configs(resources))
             self._source.publish(self._adapter.configs_changed(configs))
 
     def _add_storage_errors(self, response: LeaderAndIsrResponse) -> None:

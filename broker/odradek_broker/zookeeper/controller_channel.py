@@ -78,7 +78,8 @@ class ZooKeeperControllerChannel:
     ) -> None:
         """`register` creates the broker's znode and returns its epoch. `sleep` takes milliseconds."""
         self.local: ZooKeeperController | None = None
-        self.configs: ConfigWriter
+        self.config_writer: ConfigWriter
+        """Set before the first request."""
         self._adapter = adapter
         self._source = source
         self._connection = connection
@@ -103,9 +104,9 @@ class ZooKeeperControllerChannel:
             case ControlledShutdownRequest():
                 return await self._controlled_shutdown(request)
             case AlterConfigsRequest():
-                return await self.configs.alter(request)
+                return await self.config_writer.alter(request)
             case IncrementalAlterConfigsRequest():
-                return await self.configs.alter_incrementally(request)
+                return await self.config_writer.alter_incrementally(request)
             case CreateTopicsRequest() if principal is None:
                 return await self._create_topics(request)
             case CreateTopicsRequest():
