@@ -168,7 +168,7 @@ def offset_commit_that_returns_before_it_is_replicated(patch: pytest.MonkeyPatch
     def hasty(self: GroupPartition, step: GroupStep) -> None:
         pending, step.responses_once_written = step.responses_once_written, []
         if self.partition.error == ErrorCode.NONE:
-            step.responses.extend((each.token, each.response) for each in pending)
+            step.responses.extend((each.deferred, each.response) for each in pending)
         apply(self, step)
 
     patch.setattr(GroupPartition, "apply", hasty)
@@ -195,10 +195,10 @@ def broker_that_ignores_a_failed_log_directory(patch: pytest.MonkeyPatch) -> Non
 def sync_group_that_returns_one_assignment_to_all(patch: pytest.MonkeyPatch) -> None:
     sync = classic_session.sync
 
-    def same(step: Any, group: Any, request: Any, token: Any) -> None:
+    def same(step: Any, group: Any, request: Any, deferred: Any) -> None:
         for entry in request.assignments:
             entry.assignment = request.assignments[0].assignment
-        sync(step, group, request, token)
+        sync(step, group, request, deferred)
 
     patch.setattr(classic_session, "sync", same)
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from odradek_broker.clock import Clock
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.coordination.core.step import CoordinatorEvent, Step, Token
+from odradek_broker.coordination.core.step import CoordinatorEvent, DeferredResponse, Step
 from odradek_broker.coordination.deadline_timer import DeadlineTimer
 from odradek_broker.coordination.durable_partition import CoordinatorPlayback, CoordinatorState, DurablePartition
 from odradek_broker.deferred import Deferred
@@ -111,7 +111,7 @@ class CoordinatorPartition(Generic[AnyStep]):
                 for pending in step.responses_once_written:
                     # The second call for a late write has no effect here: the requests are completed.
                     response = pending.error_response(error) if error else pending.response
-                    _deferred(pending.token).complete(response)
+                    _complete(pending.deferred, response)
 
             self.durable.write(step.records, written, done_late=written if self._reports_late_writes else None)
         self._arm()
@@ -120,8 +120,8 @@ class CoordinatorPartition(Generic[AnyStep]):
         self.apply(self._shard.loaded(self.now()))
 
     def _respond(self, step: AnyStep) -> None:
-        for token, response in step.responses:
-            _deferred(token).complete(response)
+        for deferred, response in step.responses:
+            _complete(deferred, response)
 
     def _log_event(self, event: CoordinatorEvent) -> None:
         (self._log.info if event.notable else self._log.debug)(event.message, **event.facts)
@@ -136,6 +136,6 @@ class CoordinatorPartition(Generic[AnyStep]):
         self._arm()
 
 
-def _deferred(token: Token) -> Deferred[Any]:
-    assert isinstance(token, Deferred)
-    return token
+def _complete(deferred: DeferredResponse, response: object) -> None:
+    assert isinstance(deferred, Deferred)
+    deferred.complete(response)

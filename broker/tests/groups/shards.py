@@ -29,12 +29,14 @@ def new_shard(settings: GroupSettings | None = None) -> GroupShard:
     return GroupShard(settings or GroupSettings(), ClusterImage())
 
 
-def join(shard: GroupShard, request: JoinGroupRequest, client: GroupClient, token: object, now: Instant) -> GroupStep:
-    return shard.handle(JOIN_GROUP, request, client, token, now)
+def join(
+    shard: GroupShard, request: JoinGroupRequest, client: GroupClient, deferred: object, now: Instant
+) -> GroupStep:
+    return shard.handle(JOIN_GROUP, request, client, deferred, now)
 
 
-def sync(shard: GroupShard, request: SyncGroupRequest, token: object, now: Instant) -> GroupStep:
-    return shard.handle(SYNC_GROUP, request, ANY_CLIENT, token, now)
+def sync(shard: GroupShard, request: SyncGroupRequest, deferred: object, now: Instant) -> GroupStep:
+    return shard.handle(SYNC_GROUP, request, ANY_CLIENT, deferred, now)
 
 
 def heartbeat(shard: GroupShard, request: HeartbeatRequest, now: Instant) -> ErrorCode:
@@ -45,7 +47,7 @@ def heartbeat(shard: GroupShard, request: HeartbeatRequest, now: Instant) -> Err
 def leave(shard: GroupShard, request: LeaveGroupRequest, now: Instant) -> tuple[GroupStep, LeaveGroupResponse]:
     """Return the response apart from the step, which has the responses of the members that stay."""
     step = shard.handle(LEAVE_GROUP, request, ANY_CLIENT, "leave", now)
-    [response] = [response for token, response in step.responses if token == "leave"]
+    [response] = [response for deferred, response in step.responses if deferred == "leave"]
     step.responses = [entry for entry in step.responses if entry[0] != "leave"]
     assert isinstance(response, LeaveGroupResponse)
     return step, response

@@ -88,7 +88,7 @@ def test_a_failed_write_restores_the_old_id_of_a_static_member() -> None:
     assert isinstance(step.write, ReplacementWrite)
     assert list(group_of(shard).members) == ["i-2"]
     failed = shard.written(step.write, ErrorCode.NOT_COORDINATOR, NOW)
-    assert [(token, response.error_code) for token, response in failed.responses] == [
+    assert [(deferred, response.error_code) for deferred, response in failed.responses] == [
         ("again", ErrorCode.NOT_COORDINATOR)
     ]
     assert list(group_of(shard).members) == [member_id] == list(group_of(shard).static_members.values())
@@ -107,11 +107,11 @@ def test_a_second_join_of_a_member_completes_the_first() -> None:
     shard = new_shard(GroupSettings(initial_rebalance_delay_ms=3000))
     shards.join(shard, join_request(), group_client(1), "first", NOW)
     step = shards.join(shard, join_request("c-1"), group_client(2), "second", NOW)
-    assert [(token, response.error_code) for token, response in step.responses] == [
+    assert [(deferred, response.error_code) for deferred, response in step.responses] == [
         ("first", ErrorCode.REBALANCE_IN_PROGRESS)
     ]
     [expired] = shard.expired(Instant(0, 3000))
-    assert [(token, response.error_code) for token, response in expired.responses] == [("second", ErrorCode.NONE)]
+    assert [(deferred, response.error_code) for deferred, response in expired.responses] == [("second", ErrorCode.NONE)]
 
 
 def test_joins_extend_the_initial_delay_up_to_the_rebalance_timeout() -> None:
@@ -120,7 +120,7 @@ def test_joins_extend_the_initial_delay_up_to_the_rebalance_timeout() -> None:
     for second in range(40):
         now = Instant(0, second * 1000)
         for step in shard.expired(now):
-            answered += [(second, token) for token, _ in step.responses]
+            answered += [(second, deferred) for deferred, _ in step.responses]
         if second in (0, 11, 22):
             shards.join(shard, join_request(), group_client(second), second, now)
     # Twelve seconds, twelve more, and then only six are left of the thirty.
@@ -137,7 +137,7 @@ def test_the_first_join_of_a_member_is_pending_for_five_minutes_at_most() -> Non
     responses = []
     for moment in range(0, 300_001, 5_000):
         for step in shard.expired(Instant(0, moment)):
-            responses += [(moment, token, response.error_code) for token, response in step.responses]
+            responses += [(moment, deferred, response.error_code) for deferred, response in step.responses]
     # The old member was silent for ten seconds; then the new one is alone.
     assert responses == [(10_000, "new", ErrorCode.NONE)]
 

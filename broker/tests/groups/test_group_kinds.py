@@ -9,7 +9,7 @@ import pytest
 from broker.tests.groups.shards import ANY_CLIENT, NOW, join_request
 
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.coordination.core.step import Token
+from odradek_broker.coordination.core.step import DeferredResponse
 from odradek_broker.groups.core.classic_kind import CLASSIC, HEARTBEAT, JOIN_GROUP
 from odradek_broker.groups.core.foreign_group import SHARE, ForeignGroup
 from odradek_broker.groups.core.group import Groups
@@ -58,11 +58,13 @@ def replay(groups: Groups, record: StreamsRecord, deadlines: Deadlines) -> None:
     load(groups, record)
 
 
-def heartbeat(groups: Groups, step: GroupStep, request: HeartbeatRequest, client: GroupClient, token: Token) -> None:
+def heartbeat(
+    groups: Groups, step: GroupStep, request: HeartbeatRequest, client: GroupClient, deferred: DeferredResponse
+) -> None:
     step.records.append(StreamsRecord(request.group_id, True))
     step.set_deadline(Deadline.SESSION, request.group_id, SESSION_MS)
     response = HeartbeatResponse(throttle_time_ms=len(step.image.topics))
-    step.respond_once_written(token, response, lambda error: HeartbeatResponse(error_code=error))
+    step.respond_once_written(deferred, response, lambda error: HeartbeatResponse(error_code=error))
 
 
 def session_expired(step: GroupStep, group: ForeignGroup, kind: Enum, member_id: str) -> None:
@@ -92,29 +94,29 @@ def write(shard: GroupShard, step: GroupStep) -> None:
 
 
 def test_a_heartbeat_of_another_kind_responds_once_its_records_are_written(shard: GroupShard) -> None:
-    step = shard.handle(STREAMS_HEARTBEAT, HeartbeatRequest("s"), ANY_CLIENT, "token", NOW)
+    step = shard.handle(STREAMS_HEARTBEAT, HeartbeatRequest("s"), ANY_CLIENT, "deferred", NOW)
     assert (step.records, step.responses, shard.groups) == ([StreamsRecord("s", True)], [], {})
-    [(token, response, failed)] = step.responses_once_written
-    assert (token, response) == ("token", HeartbeatResponse())
+    [(deferred, response, failed)] = step.responses_once_written
+    assert (deferred, response) == ("deferred", HeartbeatResponse())
     assert failed(ErrorCode.NOT_COORDINATOR) == HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
     write(shard, step)
     assert [(group.group_id, group.group_type) for group in shard.list()] == [("s", "streams")]
 
 
 def test_an_existing_group_is_served_by_the_handler_of_its_kind(shard: GroupShard) -> None:
-    write(shard, shard.handle(STREAMS_HEARTBEAT, HeartbeatRequest("s"), ANY_CLIENT, "token", NOW))
-    step = shard.handle(HEARTBEAT, HeartbeatRequest("s"), ANY_CLIENT, "token", NOW)
+    write(shard, shard.handle(STREAMS_HEARTBEAT, HeartbeatRequest("s"), ANY_CLIENT, "deferred", NOW))
+    step = shard.handle(HEARTBEAT, HeartbeatRequest("s"), ANY_CLIENT, "deferred", NOW)
     assert step.records == [StreamsRecord("s", True)]
     request = join_request()
     request.group_id = "s"
-    step = shard.handle(JOIN_GROUP, request, ANY_CLIENT, "token", NOW)
+    step = shard.handle(JOIN_GROUP, request, ANY_CLIENT, "deferred", NOW)
     [(_, response)] = step.responses
     assert isinstance(response, JoinGroupResponse)
     assert response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_a_deadline_reaches_the_kind_of_its_group(shard: GroupShard) -> None:
-    write(shard, shard.handle(STREAMS_HEARTBEAT, HeartbeatRequest("s"), ANY_CLIENT, "token", NOW))
+    write(shard, shard.handle(STREAMS_HEARTBEAT, HeartbeatRequest("s"), ANY_CLIENT, "deferred", NOW))
     assert list(shard.expired(Instant(0, NOW.monotonic_ms + SESSION_MS - 1))) == []
     [step] = shard.expired(Instant(0, NOW.monotonic_ms + SESSION_MS))
     assert step.records == [StreamsRecord("s", False)]

@@ -81,7 +81,7 @@ def test_group_metadata_in_a_transactional_batch_needs_no_marker() -> None:
 
 def test_sessions_begin_when_the_group_is_loaded() -> None:
     first = new_shard()
-    shards.join(first, join_request(), GroupClient("c", "/h", 3, "1"), "token", NOW)
+    shards.join(first, join_request(), GroupClient("c", "/h", 3, "1"), "deferred", NOW)
     [expired] = first.expired(NOW)
     [(_, response)] = expired.responses
     assert isinstance(response, JoinGroupResponse)
@@ -100,9 +100,9 @@ def test_a_foreign_group_with_members_is_listed_and_not_replaced() -> None:
     shard = loaded(batch(0, [CONSUMER_GROUP, CONSUMER_MEMBER, offset(5)]))
     assert isinstance(shard.groups["g"], ForeignGroup)
     assert [(g.group_id, g.group_type, g.group_state) for g in shard.list()] == [("g", "consumer", "Stable")]
-    step = shards.join(shard, join_request(), GroupClient("c", "/h", 3, "1"), "token", NOW)
-    assert [(token, response.error_code) for token, response in step.responses] == [
-        ("token", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    step = shards.join(shard, join_request(), GroupClient("c", "/h", 3, "1"), "deferred", NOW)
+    assert [(deferred, response.error_code) for deferred, response in step.responses] == [
+        ("deferred", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     ]
     assert step.records == []
     commit = OffsetCommitRequest("g", 1, "m")
@@ -114,7 +114,7 @@ def test_a_foreign_group_with_members_is_listed_and_not_replaced() -> None:
 
 def test_a_classic_group_replaces_an_empty_foreign_group() -> None:
     shard = loaded(batch(0, [CONSUMER_GROUP]))
-    step = shards.join(shard, join_request(), GroupClient("c", "/h", 3, "1"), "token", NOW)
+    step = shards.join(shard, join_request(), GroupClient("c", "/h", 3, "1"), "deferred", NOW)
     tombstone, created = step.records
     assert tombstone == ForeignRecord(GroupType.CONSUMER, "g", CONSUMER_GROUP.key, None)
     assert isinstance(created, GroupMetadataRecord)

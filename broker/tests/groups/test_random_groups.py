@@ -68,9 +68,9 @@ class World:
     # -- the shell, in ten lines
 
     def apply(self, step: GroupStep) -> None:
-        for token, response in step.responses:
-            assert isinstance(token, tuple)
-            client, attempt = token
+        for deferred, response in step.responses:
+            assert isinstance(deferred, tuple)
+            client, attempt = deferred
             assert (client.name, attempt) not in self.answered, "a request is answered once"
             self.answered.add((client.name, attempt))
             if client.alive and attempt == client.attempt:

@@ -58,7 +58,7 @@ def seen(shard: GroupShard, *, stable: bool = False, everything: bool = False) -
 
 def member_of(shard: GroupShard) -> tuple[str, int]:
     """Add a member; return its id and generation. The group completes the rebalance."""
-    shards.join(shard, join_request(), GroupClient("c", "/h", 3, "1"), "token", NOW)
+    shards.join(shard, join_request(), GroupClient("c", "/h", 3, "1"), "deferred", NOW)
     [expired] = shard.expired(NOW)
     [(_, response)] = expired.responses
     assert isinstance(response, JoinGroupResponse)
@@ -156,7 +156,7 @@ def test_a_commit_that_names_a_member_is_checked(shard: GroupShard) -> None:
 def test_a_replaced_static_member_is_fenced(shard: GroupShard) -> None:
     joining = join_request()
     joining.group_instance_id = "i"
-    shards.join(shard, joining, GroupClient("c", "/h", 5, "1"), "token", NOW)
+    shards.join(shard, joining, GroupClient("c", "/h", 5, "1"), "deferred", NOW)
     wanted = request()
     wanted.generation_id, wanted.member_id, wanted.group_instance_id = 1, "predecessor", "i"
     assert commit(shard, wanted) == ErrorCode.FENCED_INSTANCE_ID

@@ -62,7 +62,7 @@ class CoreAlone:
         self.refuses = ErrorCode.NONE
         """The error of appends."""
         self.ids = count(1000)
-        self._tokens = count()
+        self._request_ids = count()
         for key, value in self.log:
             record = decode_record(key, value)
             assert record is not None
@@ -77,9 +77,9 @@ class CoreAlone:
     # -- the shell, in a few lines
 
     def apply(self, step: TransactionStep) -> None:
-        for token, response in step.responses:
-            assert token not in self.responses, "every request gets one response"
-            self.responses[token] = response
+        for request_id, response in step.responses:
+            assert request_id not in self.responses, "every request gets one response"
+            self.responses[request_id] = response
         self.markers.extend(step.markers)
         self.events.extend(event.message for event in step.events)
         assert (step.write is not None) == bool(step.records)
@@ -147,15 +147,15 @@ class CoreAlone:
         expected: Producer = NO_PRODUCER,
         timeout_ms: int = 60_000,
         version: int = 5,
-        token: object = None,
+        request_id: object = None,
     ) -> Outcome | None:
         request = InitProducerIdRequest(transactional_id, timeout_ms, expected.id, expected.epoch)
         fresh_producer_id = (
             self.generate_producer_id() if self.shard.init_may_need_producer_id(transactional_id) else None
         )
-        token = token or next(self._tokens)
-        self.apply(self.shard.init_producer_id(request, version, fresh_producer_id, token, self.now))
-        return self.outcome(token)
+        request_id = request_id or next(self._request_ids)
+        self.apply(self.shard.init_producer_id(request, version, fresh_producer_id, request_id, self.now))
+        return self.outcome(request_id)
 
     def add(
         self,
@@ -163,11 +163,11 @@ class CoreAlone:
         *partitions: TopicPartition,
         transactional_id: str = "t",
         version: int = 4,
-        token: object = None,
+        request_id: object = None,
     ) -> ErrorCode | None:
-        token = token or next(self._tokens)
-        self.apply(self.shard.add_partitions(transactional_id, producer, partitions, version, token, self.now))
-        response = self.responses.get(token)
+        request_id = request_id or next(self._request_ids)
+        self.apply(self.shard.add_partitions(transactional_id, producer, partitions, version, request_id, self.now))
+        response = self.responses.get(request_id)
         assert response is None or isinstance(response, ErrorCode)
         return response
 
@@ -177,18 +177,18 @@ class CoreAlone:
         commit: bool = True,
         transactional_id: str = "t",
         version: int = 5,
-        token: object = None,
+        request_id: object = None,
     ) -> Outcome | None:
         request = EndTxnRequest(transactional_id, producer.id, producer.epoch, commit)
         fresh_producer_id = (
             self.generate_producer_id() if self.shard.end_may_need_producer_id(transactional_id) else None
         )
-        token = token or next(self._tokens)
-        self.apply(self.shard.end_txn(request, version, fresh_producer_id, token, self.now))
-        return self.outcome(token)
+        request_id = request_id or next(self._request_ids)
+        self.apply(self.shard.end_txn(request, version, fresh_producer_id, request_id, self.now))
+        return self.outcome(request_id)
 
-    def outcome(self, token: object) -> Outcome | None:
-        response = self.responses.get(token)
+    def outcome(self, request_id: object) -> Outcome | None:
+        response = self.responses.get(request_id)
         if response is None:
             return None
         assert isinstance(response, InitProducerIdResponse | EndTxnResponse)

@@ -109,10 +109,10 @@ class Watched(CoreAlone):
         super().apply(step)
         for work in step.markers:
             self.world.markers_sent(work.transactional_id, work.producer, work.commit)
-        for token, _ in step.responses:
-            answered = self.world.waiting.pop(token, None)
+        for request_id, _ in step.responses:
+            answered = self.world.waiting.pop(request_id, None)
             if answered is not None:
-                answered(token)
+                answered(request_id)
 
     def take_effect(self, records: Iterable[TransactionRecord]) -> None:
         for record in records:
@@ -128,7 +128,7 @@ class World:
         self.waiting: dict[object, Callable[[object], None]] = {}
         self.initialized: set[tuple[str, Producer]] = set()
         self.sent: dict[tuple[str, Producer], bool] = {}
-        self.tokens = 0
+        self.requests = 0
         self.core = Watched(self, self.level, SETTINGS)
         self.clients = [Client(id_, self.level >= 2 and self.random.random() < 0.8) for id_ in IDS for _ in range(2)]
         if self.random.random() < 0.4:
@@ -142,10 +142,10 @@ class World:
     # -- clients
 
     def ask(self, then: Callable[[object], None]) -> object:
-        self.tokens += 1
-        token = f"request {self.tokens}"
-        self.waiting[token] = then
-        return token
+        self.requests += 1
+        request_id = f"request {self.requests}"
+        self.waiting[request_id] = then
+        return request_id
 
     def identity(self, client: Client) -> Producer:
         """Mostly the present one; a request may be late, or from before."""
@@ -156,8 +156,8 @@ class World:
     def init(self, client: Client) -> None:
         expected = self.identity(client) if self.random.random() < 0.3 else NO_PRODUCER
 
-        def answered(token: object) -> None:
-            error, producer = self.outcome(token)
+        def answered(request_id: object) -> None:
+            error, producer = self.outcome(request_id)
             if error:
                 return
             present = self.history[client.transactional_id].present
@@ -181,8 +181,8 @@ class World:
         partitions = self.random.sample(PARTITIONS, self.random.randint(1, 2))
         producer = self.identity(client)
 
-        def answered(token: object) -> None:
-            error = self.core.responses[token]
+        def answered(request_id: object) -> None:
+            error = self.core.responses[request_id]
             if not error:
                 present = self.history[client.transactional_id].present
                 assert present is not None
@@ -201,8 +201,8 @@ class World:
     def end(self, client: Client) -> None:
         producer, commit = self.identity(client), self.random.random() < 0.6
 
-        def answered(token: object) -> None:
-            error, next_producer = self.outcome(token)
+        def answered(request_id: object) -> None:
+            error, next_producer = self.outcome(request_id)
             history = self.history[client.transactional_id]
             if not error:
                 assert history.decisions[producer] == commit, "the response has the decision"
@@ -219,8 +219,8 @@ class World:
         version = 5 if client.grows else 4
         core.apply(shard.end_txn(request, version, fresh_producer_id, self.ask(answered), core.now))
 
-    def outcome(self, token: object) -> tuple[ErrorCode, Producer]:
-        outcome = self.core.outcome(token)
+    def outcome(self, request_id: object) -> tuple[ErrorCode, Producer]:
+        outcome = self.core.outcome(request_id)
         assert outcome is not None
         return outcome
 

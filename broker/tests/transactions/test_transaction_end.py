@@ -262,7 +262,7 @@ def test_v2_a_fenced_producer_gets_its_error_during_a_write() -> None:
     core.init()
     producer = core.begun(A0)
     core.holds = True
-    core.end(producer, token="end")
+    core.end(producer, request_id="end")
     assert core.end(producer) == CONCURRENT
     assert core.end(Producer(1000, producer.epoch - 1)) == FENCED
     assert core.end(Producer(9, 0)) == UNKNOWN

@@ -28,22 +28,22 @@ DAY_MS = 24 * 60 * 60 * 1000
 def test_requests_during_a_write_are_concurrent() -> None:
     core = CoreAlone()
     core.holds = True
-    assert core.init(token="first") is None
+    assert core.init(request_id="first") is None
     assert core.init() == CONCURRENT
     core.let_through()
     assert core.outcome("first") == (ErrorCode.NONE, Producer(1000, 0))
-    assert core.add(Producer(1000, 0), A0, token="second") is None
+    assert core.add(Producer(1000, 0), A0, request_id="second") is None
     assert core.add(Producer(1000, 0), A0) == ErrorCode.CONCURRENT_TRANSACTIONS
     assert core.add(Producer(5, 0), A0) == ErrorCode.INVALID_PRODUCER_ID_MAPPING, "nothing to wait for"
     assert core.end(Producer(1000, 0)) == CONCURRENT
-    assert core.init("u", token="third") is None, "other ids do not mind"
+    assert core.init("u", request_id="third") is None, "other ids do not mind"
 
 
 def test_metadata_changes_only_when_the_record_is_replayed() -> None:
     core = CoreAlone()
     producer = core.begun(A0)
     core.holds = True
-    core.end(producer, token="end")
+    core.end(producer, request_id="end")
     assert core.state() is TransactionState.ONGOING
     assert core.outcome("end") is None
     assert core.markers == []
@@ -82,7 +82,7 @@ def test_after_a_timed_out_write_the_id_stays_busy() -> None:
     core = CoreAlone()
     producer = core.begun(A0)
     core.holds = True
-    core.end(producer, commit=True, token="end")
+    core.end(producer, commit=True, request_id="end")
     core.time_out()
     assert core.outcome("end") == UNAVAILABLE
     assert core.end(producer, commit=False) == CONCURRENT, "it may be committed yet"
@@ -97,7 +97,7 @@ def test_after_a_timed_out_write_the_id_stays_busy() -> None:
 def test_a_late_outcome_of_a_write_changes_nothing() -> None:
     core = CoreAlone()
     core.holds = True
-    core.init(token="x")
+    core.init(request_id="x")
     (step,) = core.held
     assert step.write is not None
     core.let_through()
@@ -394,11 +394,11 @@ def test_pending_requests_get_not_coordinator_when_unloaded() -> None:
     core = CoreAlone()
     producer = core.begun(A0)
     core.holds = True
-    core.init("u", token="init")
-    core.end(producer, token="end")
-    core.init("v", token="already answered")
+    core.init("u", request_id="init")
+    core.end(producer, request_id="end")
+    core.init("v", request_id="already answered")
     core.time_out()
-    core.init("w", token="add")
+    core.init("w", request_id="add")
     core.held.clear()
     core.apply(core.shard.unload(core.now))
     assert core.outcome("add") == (ErrorCode.NOT_COORDINATOR, NOBODY)

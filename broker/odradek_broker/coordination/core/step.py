@@ -16,8 +16,8 @@ from odradek_wire.errors import ErrorCode
 Record = TypeVar("Record")
 Write = TypeVar("Write")
 
-Token = object
-"""A request whose response is pending. Opaque to the state machines: the shell completes it."""
+DeferredResponse = object
+"""The response to a request, which is completed later. Opaque to the state machines: the shell passes a `Deferred`."""
 
 
 class CoordinatorEvent(NamedTuple):
@@ -32,7 +32,7 @@ class CoordinatorEvent(NamedTuple):
 class ResponseOnceWritten(NamedTuple):
     """A response that is sent when the records of its step are committed."""
 
-    token: Token
+    deferred: DeferredResponse
     response: object
     error_response: Callable[[ErrorCode], object]
     """Makes the response if the write fails."""
@@ -45,7 +45,7 @@ class Step(Generic[Record, Write]):
 
     now: Instant
     records: list[Record] = field(default_factory=list)
-    responses: list[tuple[Token, object]] = field(default_factory=list)
+    responses: list[tuple[DeferredResponse, object]] = field(default_factory=list)
     responses_once_written: list[ResponseOnceWritten] = field(default_factory=list)
     """Only in a step with records."""
     write: Write | None = None

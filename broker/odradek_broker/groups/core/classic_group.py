@@ -15,7 +15,7 @@ from __future__ import annotations
 from enum import Enum
 
 from odradek_broker.coordination.core.java_hash import hash_map_order
-from odradek_broker.coordination.core.step import Token
+from odradek_broker.coordination.core.step import DeferredResponse
 from odradek_broker.groups.core.classic_member import ClassicGroupMember, Protocols
 from odradek_broker.groups.core.committed_offset import CommittedOffset
 from odradek_broker.groups.core.consumer_protocol import subscribed_topics
@@ -145,7 +145,7 @@ class ClassicGroup:
 
     # -- members --------------------------------------------------------------------------------------------------
 
-    def add(self, member: ClassicGroupMember, protocol_type: str, join: Token | None = None) -> None:
+    def add(self, member: ClassicGroupMember, protocol_type: str, join: DeferredResponse | None = None) -> None:
         """Add a member whose protocols `supports_protocols` has accepted; the first member is the leader."""
         assert member.member_id not in self.members
         if member.instance_id is not None:
@@ -166,7 +166,7 @@ class ClassicGroup:
         protocols: Protocols,
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
-        join: Token | None,
+        join: DeferredResponse | None,
     ) -> None:
         """Store the protocols and timeouts of a member that rejoins. `join` is its pending JoinGroup, if any."""
         self._count_protocols(member, -1)
@@ -214,11 +214,11 @@ class ClassicGroup:
         self.pending_sync_members.pop(old_id, None)
         return new
 
-    def take_awaiting_join(self, member: ClassicGroupMember) -> Token | None:
+    def take_awaiting_join(self, member: ClassicGroupMember) -> DeferredResponse | None:
         """Return the member's pending JoinGroup, which the caller completes; None when there is none."""
-        token = member.awaiting_join
+        deferred = member.awaiting_join
         self._set_awaiting_join(member, None)
-        return token
+        return deferred
 
     @property
     def has_all_members_joined(self) -> bool:
@@ -411,9 +411,9 @@ class ClassicGroup:
             else:
                 del self.supported_protocols[name]
 
-    def _set_awaiting_join(self, member: ClassicGroupMember, token: Token | None) -> None:
-        self.num_members_awaiting_join += (token is not None) - (member.awaiting_join is not None)
-        member.awaiting_join = token
+    def _set_awaiting_join(self, member: ClassicGroupMember, deferred: DeferredResponse | None) -> None:
+        self.num_members_awaiting_join += (deferred is not None) - (member.awaiting_join is not None)
+        member.awaiting_join = deferred
 
 
 def _since_commit(offset: CommittedOffset) -> int:

@@ -7,7 +7,7 @@ member, a static member that returns, and a member that rejoins. Leaves the phas
 
 from __future__ import annotations
 
-from odradek_broker.coordination.core.step import Token
+from odradek_broker.coordination.core.step import DeferredResponse
 from odradek_broker.groups.core.classic_group import ClassicDeadline, ClassicGroup, ClassicGroupState
 from odradek_broker.groups.core.classic_member import ClassicGroupMember, Protocols
 from odradek_broker.groups.core.classic_rebalance import (
@@ -37,20 +37,22 @@ SKIP_ASSIGNMENT_FROM = 9
 """KIP-814: from this version on, a static leader that returns gets the members and SkipAssignment."""
 
 
-def join(step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, client: GroupClient, token: Token) -> None:
-    """Complete `token` now, or when the join phase ends."""
+def join(
+    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, client: GroupClient, deferred: DeferredResponse
+) -> None:
+    """Complete `deferred` now, or when the join phase ends."""
     if not _accepts_joining_member(step, group, request.member_id):
         group.remove(request.member_id)
         cancel_deadline(step, ClassicDeadline.SESSION, group, request.member_id)
-        step.respond(token, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
+        step.respond(deferred, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
     elif not group.supports_protocols(request.protocol_type, [protocol.name for protocol in request.protocols]):
-        step.respond(token, join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
+        step.respond(deferred, join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
     elif request.member_id != NO_MEMBER:
-        _join_known(step, group, request, client, token)
+        _join_known(step, group, request, client, deferred)
     elif request.group_instance_id is not None:
-        _join_static(step, group, request, client, token)
+        _join_static(step, group, request, client, deferred)
     else:
-        _join_dynamic(step, group, request, client, token)
+        _join_dynamic(step, group, request, client, deferred)
 
 
 def replacement_written(step: GroupStep, group: ClassicGroup, write: ReplacementWrite, error: ErrorCode) -> None:
@@ -94,39 +96,39 @@ def _accepts_joining_member(step: GroupStep, group: ClassicGroup, member_id: str
 
 
 def _join_dynamic(
-    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, client: GroupClient, token: Token
+    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, client: GroupClient, deferred: DeferredResponse
 ) -> None:
     member_id = f"{client.client_id}-{client.random_id}"
     if client.api_version >= MEMBER_ID_REQUIRED_FROM:
         group.pending_join_members.add(member_id)
         set_deadline(step, ClassicDeadline.SESSION, group, request.session_timeout_ms, member_id)
-        step.respond(token, join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        step.respond(deferred, join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
     else:
-        _add(step, group, request, client, member_id, token)
+        _add(step, group, request, client, member_id, deferred)
 
 
 def _join_static(
-    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, client: GroupClient, token: Token
+    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, client: GroupClient, deferred: DeferredResponse
 ) -> None:
     instance_id = request.group_instance_id
     assert instance_id is not None
     member_id = f"{instance_id}-{client.random_id}"
     if instance_id in group.static_members:
-        _replace_static(step, group, request, client, instance_id, member_id, token)
+        _replace_static(step, group, request, client, instance_id, member_id, deferred)
     else:
-        _add(step, group, request, client, member_id, token)
+        _add(step, group, request, client, member_id, deferred)
 
 
 def _join_known(
-    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, client: GroupClient, token: Token
+    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, client: GroupClient, deferred: DeferredResponse
 ) -> None:
     member_id = request.member_id
     if member_id in group.pending_join_members and request.group_instance_id is None:
-        _add(step, group, request, client, member_id, token)
+        _add(step, group, request, client, member_id, deferred)
         return
     error = group.validate_member(member_id, request.group_instance_id)
     if error:
-        step.respond(token, join_error(error, member_id))
+        step.respond(deferred, join_error(error, member_id))
         return
     member = group.members[member_id]
     unchanged = member.protocols == _protocols(request)
@@ -137,14 +139,19 @@ def _join_known(
         or (group.is_in(ClassicGroupState.STABLE) and group.leader != member_id)
     )
     if missed_response:
-        step.respond(token, join_response(group, member_id))
+        step.respond(deferred, join_response(group, member_id))
     else:
-        _update(step, group, member, request, token)
+        _update(step, group, member, request, deferred)
         rebalance_or_complete_join(step, group)
 
 
 def _add(
-    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, client: GroupClient, member_id: str, token: Token
+    step: GroupStep,
+    group: ClassicGroup,
+    request: JoinGroupRequest,
+    client: GroupClient,
+    member_id: str,
+    deferred: DeferredResponse,
 ) -> None:
     member = ClassicGroupMember(
         member_id=member_id,
@@ -158,7 +165,7 @@ def _add(
     )
     if group.is_in(ClassicGroupState.PREPARING_REBALANCE) and group.previous_state is ClassicGroupState.EMPTY:
         group.new_member_added = True
-    group.add(member, request.protocol_type, join=token)
+    group.add(member, request.protocol_type, join=deferred)
     set_deadline(step, ClassicDeadline.SESSION, group, NEW_MEMBER_JOIN_TIMEOUT_MS, member_id)
     rebalance_or_complete_join(step, group)
 
@@ -170,7 +177,7 @@ def _replace_static(
     client: GroupClient,
     instance_id: str,
     member_id: str,
-    token: Token,
+    deferred: DeferredResponse,
 ) -> None:
     """Give a static member that returns without its member id a new one. A stable group rebalances only if the selected
     protocol changes."""
@@ -193,7 +200,7 @@ def _replace_static(
         session_timeout_ms_before=old.session_timeout_ms,
         api_version=client.api_version,
     )
-    _update(step, group, member, request, token)
+    _update(step, group, member, request, deferred)
     group.extend_session(step, member)
     if group.is_in(ClassicGroupState.COMPLETING_REBALANCE):
         # The leader may be computing an assignment with the old id.
@@ -223,12 +230,16 @@ def _respond_to_replacement(
 
 
 def _update(
-    step: GroupStep, group: ClassicGroup, member: ClassicGroupMember, request: JoinGroupRequest, token: Token
+    step: GroupStep,
+    group: ClassicGroup,
+    member: ClassicGroupMember,
+    request: JoinGroupRequest,
+    deferred: DeferredResponse,
 ) -> None:
     # The client has abandoned a JoinGroup that is still pending. Kafka never completes it; the response here lets the
     # broker read the next request of its connection.
     respond_to_join(step, group, member, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
-    group.update(member, _protocols(request), _rebalance_timeout_ms(request), request.session_timeout_ms, token)
+    group.update(member, _protocols(request), _rebalance_timeout_ms(request), request.session_timeout_ms, deferred)
 
 
 def _protocols(request: JoinGroupRequest) -> Protocols:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from odradek_broker.coordination.core.step import Token
+from odradek_broker.coordination.core.step import DeferredResponse
 from odradek_broker.groups.core import classic_join, classic_rebalance, classic_session
 from odradek_broker.groups.core.classic_group import ClassicDeadline, ClassicGroup
 from odradek_broker.groups.core.classic_records import group_from_record, new_group_record
@@ -40,19 +40,21 @@ from odradek_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 # -- requests -----------------------------------------------------------------------------------------------------
 
 
-def _join(groups: Groups, step: GroupStep, request: JoinGroupRequest, client: GroupClient, token: Token) -> None:
+def _join(
+    groups: Groups, step: GroupStep, request: JoinGroupRequest, client: GroupClient, deferred: DeferredResponse
+) -> None:
     group = groups.get(request.group_id)
     if isinstance(group, ClassicGroup):
-        classic_join.join(step, group, request, client, token)
+        classic_join.join(step, group, request, client, deferred)
     elif group is not None and not group.is_empty:
-        step.respond(token, join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        step.respond(deferred, join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     elif group is None and request.member_id != NO_MEMBER:
-        step.respond(token, join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+        step.respond(deferred, join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
     else:
         # KIP-848: a classic group replaces an empty group of another kind.
         step.records.extend(group.tombstones() if group else [])
         created = groups[request.group_id] = ClassicGroup(request.group_id, step.now.wall_ms)
-        classic_join.join(step, created, request, client, token)
+        classic_join.join(step, created, request, client, deferred)
         step.records.append(new_group_record(created))
 
 
@@ -66,12 +68,14 @@ def _validate_join(request: JoinGroupRequest, settings: GroupSettings) -> ErrorC
     return ErrorCode.NONE if allowed else ErrorCode.INVALID_SESSION_TIMEOUT
 
 
-def _sync(groups: Groups, step: GroupStep, request: SyncGroupRequest, client: GroupClient, token: Token) -> None:
+def _sync(
+    groups: Groups, step: GroupStep, request: SyncGroupRequest, client: GroupClient, deferred: DeferredResponse
+) -> None:
     group = groups.get(request.group_id)
     if isinstance(group, ClassicGroup):
-        classic_session.sync(step, group, request, token)
+        classic_session.sync(step, group, request, deferred)
     else:
-        step.respond(token, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        step.respond(deferred, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
 
 
 def _sync_error_response(request: SyncGroupRequest, error: ErrorCode) -> SyncGroupResponse:
@@ -80,12 +84,14 @@ def _sync_error_response(request: SyncGroupRequest, error: ErrorCode) -> SyncGro
     return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if loading else error)
 
 
-def _heartbeat(groups: Groups, step: GroupStep, request: HeartbeatRequest, client: GroupClient, token: Token) -> None:
+def _heartbeat(
+    groups: Groups, step: GroupStep, request: HeartbeatRequest, client: GroupClient, deferred: DeferredResponse
+) -> None:
     group = groups.get(request.group_id)
     error = ErrorCode.UNKNOWN_MEMBER_ID
     if isinstance(group, ClassicGroup):
         error = classic_session.heartbeat(step, group, request)
-    step.respond(token, HeartbeatResponse(error_code=error))
+    step.respond(deferred, HeartbeatResponse(error_code=error))
 
 
 def _heartbeat_error_response(request: HeartbeatRequest, error: ErrorCode) -> HeartbeatResponse:
@@ -94,10 +100,12 @@ def _heartbeat_error_response(request: HeartbeatRequest, error: ErrorCode) -> He
     return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error)
 
 
-def _leave(groups: Groups, step: GroupStep, request: LeaveGroupRequest, client: GroupClient, token: Token) -> None:
+def _leave(
+    groups: Groups, step: GroupStep, request: LeaveGroupRequest, client: GroupClient, deferred: DeferredResponse
+) -> None:
     group = groups.get(request.group_id)
     if isinstance(group, ClassicGroup):
-        step.respond(token, classic_session.leave(step, group, request))
+        step.respond(deferred, classic_session.leave(step, group, request))
         return
     unknown = [
         LeaveGroupResponse.MemberResponse(
@@ -107,7 +115,7 @@ def _leave(groups: Groups, step: GroupStep, request: LeaveGroupRequest, client: 
         )
         for member in request.members
     ]
-    step.respond(token, LeaveGroupResponse(members=unknown))
+    step.respond(deferred, LeaveGroupResponse(members=unknown))
 
 
 JOIN_GROUP = RequestHandler(

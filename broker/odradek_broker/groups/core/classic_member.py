@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from odradek_broker.coordination.core.step import Token
+from odradek_broker.coordination.core.step import DeferredResponse
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Protocol names with their metadata, the preferred one first."""
@@ -29,8 +29,8 @@ class ClassicGroupMember:
     assignment: bytes = b""
     is_new: bool = False
     """Whether its first JoinGroup is pending: the client does not know its member id and sends no heartbeats."""
-    awaiting_join: Token | None = field(default=None, compare=False)
-    awaiting_sync: Token | None = field(default=None, compare=False)
+    awaiting_join: DeferredResponse | None = field(default=None, compare=False)
+    awaiting_sync: DeferredResponse | None = field(default=None, compare=False)
 
     def metadata(self, protocol: str | None) -> bytes:
         """Return the member's metadata for a protocol that it supports."""

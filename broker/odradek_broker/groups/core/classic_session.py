@@ -5,7 +5,7 @@ Owns their checks in Kafka's order. Leaves the rebalance that follows to `classi
 
 from __future__ import annotations
 
-from odradek_broker.coordination.core.step import Token
+from odradek_broker.coordination.core.step import DeferredResponse
 from odradek_broker.groups.core.classic_group import ClassicDeadline, ClassicGroup, ClassicGroupState
 from odradek_broker.groups.core.classic_rebalance import complete_join_if_all_joined, prepare_rebalance, remove_member
 from odradek_broker.groups.core.classic_records import group_record
@@ -17,11 +17,11 @@ from odradek_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRespo
 from odradek_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-def sync(step: GroupStep, group: ClassicGroup, request: SyncGroupRequest, token: Token) -> None:
-    """Complete `token` now, or when the leader's assignment is written."""
+def sync(step: GroupStep, group: ClassicGroup, request: SyncGroupRequest, deferred: DeferredResponse) -> None:
+    """Complete `deferred` now, or when the leader's assignment is written."""
     error = _sync_error(group, request)
     if error:
-        step.respond(token, SyncGroupResponse(error_code=error))
+        step.respond(deferred, SyncGroupResponse(error_code=error))
         return
     member = group.members[request.member_id]
     group.pending_sync_members.pop(member.member_id, None)
@@ -29,7 +29,7 @@ def sync(step: GroupStep, group: ClassicGroup, request: SyncGroupRequest, token:
         cancel_deadline(step, ClassicDeadline.SYNC, group)
     if group.is_in(ClassicGroupState.STABLE):
         step.respond(
-            token,
+            deferred,
             SyncGroupResponse(
                 protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
             ),
@@ -37,7 +37,7 @@ def sync(step: GroupStep, group: ClassicGroup, request: SyncGroupRequest, token:
         return
     # The client has abandoned a SyncGroup that is still pending (Kafka never completes it).
     respond_to_sync(step, member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
-    member.awaiting_sync = token
+    member.awaiting_sync = deferred
     if group.leader == member.member_id:
         assigned = {entry.member_id: bytes(entry.assignment) for entry in request.assignments}
         assignments = {member_id: assigned.get(member_id, b"") for member_id in group.members}

@@ -67,9 +67,9 @@ def respond_to_join(
 
 def respond_to_sync(step: GroupStep, member: ClassicGroupMember, response: SyncGroupResponse) -> bool:
     """Complete the member's pending SyncGroup; return whether there was one."""
-    token, member.awaiting_sync = member.awaiting_sync, None
-    step.respond(token, response)
-    return token is not None
+    deferred, member.awaiting_sync = member.awaiting_sync, None
+    step.respond(deferred, response)
+    return deferred is not None
 
 
 def set_deadline(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
-from odradek_broker.coordination.core.step import Token
+from odradek_broker.coordination.core.step import DeferredResponse
 from odradek_broker.groups.core.group import Group, Groups
 from odradek_broker.groups.core.group_records import CoordinatorRecord
 from odradek_broker.groups.core.group_step import Deadlines, GroupClient, GroupSettings, GroupStep, GroupWrite
@@ -36,8 +36,8 @@ class RequestHandler(Generic[Request, Response]):
     """The functions that serve one API of a group's members, such as JoinGroup or Heartbeat."""
 
     request_class: type[Request]
-    handle: Callable[[Groups, GroupStep, Request, GroupClient, Token], None]
-    """Put the response for the token into this step, or into a later one."""
+    handle: Callable[[Groups, GroupStep, Request, GroupClient, DeferredResponse], None]
+    """Put the response into this step, or into a later one."""
     error_response: Callable[[Request, ErrorCode], Response]
     """Make the response for an error that the coordinator finds before it looks up the group: INVALID_GROUP_ID,
     NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, or an error from `validate`."""

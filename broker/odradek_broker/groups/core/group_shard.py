@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.coordination.core.step import Token
+from odradek_broker.coordination.core.step import DeferredResponse
 from odradek_broker.groups.core import offset_requests
 from odradek_broker.groups.core.classic_group import ClassicGroup
 from odradek_broker.groups.core.group import Groups
@@ -58,7 +58,7 @@ class GroupShard:
         handler: RequestHandler[Request, Response],
         request: Request,
         client: GroupClient,
-        token: Token,
+        deferred: DeferredResponse,
         now: Instant,
     ) -> GroupStep:
         """Serve a request of a group's member. The kind of an existing group may have a handler in place of `handler`.
@@ -67,7 +67,7 @@ class GroupShard:
         group = self.groups.get(request.group_id)
         if group is not None:
             handler = self.kinds.of_group(group).handlers.get(type(request), handler)
-        handler.handle(self.groups, step, request, client, token)
+        handler.handle(self.groups, step, request, client, deferred)
         return step
 
     def written(self, write: GroupWrite, error: ErrorCode, now: Instant) -> GroupStep:
@@ -90,7 +90,7 @@ class GroupShard:
     # -- offsets --------------------------------------------------------------------------------------------------
 
     def commit(
-        self, request: OffsetCommitRequest, api_version: int, token: Token, now: Instant
+        self, request: OffsetCommitRequest, api_version: int, deferred: DeferredResponse, now: Instant
     ) -> GroupStep | ErrorCode:
         """Return a step whose response is sent when its records are written, or the error of the whole request."""
         group = self.groups.get(request.group_id)
@@ -110,7 +110,7 @@ class GroupShard:
         step = self._step(now)
         if group is not None:
             group.offsets_committed(step, request.member_id)
-        offset_requests.commit(step, request, token)
+        offset_requests.commit(step, request, deferred)
         return step
 
     def commit_in_transaction(
@@ -144,14 +144,14 @@ class GroupShard:
                 return OffsetFetchResponse.OffsetFetchResponseGroup(group_id=request.group_id, error_code=error)
         return offset_requests.fetch(self.offsets, request, require_stable=require_stable)
 
-    def delete_offsets(self, request: OffsetDeleteRequest, token: Token, now: Instant) -> GroupStep:
+    def delete_offsets(self, request: OffsetDeleteRequest, deferred: DeferredResponse, now: Instant) -> GroupStep:
         step = self._step(now)
         group = self.groups.get(request.group_id)
         error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_offset_delete()
         if group is None or error:
-            step.respond(token, offset_requests.delete_error_response(error))
+            step.respond(deferred, offset_requests.delete_error_response(error))
         else:
-            offset_requests.delete(step, self.offsets, group, request, token)
+            offset_requests.delete(step, self.offsets, group, request, deferred)
         return step
 
     def delete_offsets_of_topics(self, topics: Iterable[str]) -> Records:

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from odradek_broker.coordination.core.deadlines import DeadlineQueue
-from odradek_broker.coordination.core.step import CoordinatorEvent, ResponseOnceWritten, Step, Token
+from odradek_broker.coordination.core.step import CoordinatorEvent, DeferredResponse, ResponseOnceWritten, Step
 from odradek_broker.groups.core.group_records import CoordinatorRecord
 from odradek_controller.image import ClusterImage
 from odradek_wire.errors import ErrorCode
@@ -94,17 +94,17 @@ class GroupStep(Step[CoordinatorRecord, GroupWrite]):
             facts |= {"member": member.member_id, "client_id": member.client_id, "address": member.client_host[1:]}
         self.events.append(CoordinatorEvent(event, facts, notable))
 
-    def respond(self, token: Token | None, response: Message) -> None:
-        """Complete a pending request; do nothing if `token` is None."""
-        if token is not None:
-            self.responses.append((token, response))
+    def respond(self, deferred: DeferredResponse | None, response: Message) -> None:
+        """Complete a deferred response; do nothing if it is None."""
+        if deferred is not None:
+            self.responses.append((deferred, response))
 
     def respond_once_written(
-        self, token: Token, response: Message, error_response: Callable[[ErrorCode], Message]
+        self, deferred: DeferredResponse, response: Message, error_response: Callable[[ErrorCode], Message]
     ) -> None:
         """Complete a request when the records of this step are committed, or with `error_response` if the write
         fails."""
-        self.responses_once_written.append(ResponseOnceWritten(token, response, error_response))
+        self.responses_once_written.append(ResponseOnceWritten(deferred, response, error_response))
 
     def set_deadline(self, kind: Enum, group_id: str, delay_ms: int, member_id: str = NO_MEMBER) -> None:
         self.deadlines.set(DeadlineKey(kind, group_id, member_id), self.now.monotonic_ms + delay_ms)

@@ -6,7 +6,7 @@ exist. Leaves the checks of members and generations to each kind of group, and s
 
 from __future__ import annotations
 
-from odradek_broker.coordination.core.step import Token
+from odradek_broker.coordination.core.step import DeferredResponse
 from odradek_broker.groups.core.committed_offset import CommittedOffset, GroupTopicPartition
 from odradek_broker.groups.core.group import Group
 from odradek_broker.groups.core.group_records import CoordinatorRecord, OffsetRecord
@@ -54,7 +54,7 @@ def commit_error_response(request: OffsetCommitRequest, error: ErrorCode) -> Off
     return response
 
 
-def commit(step: GroupStep, request: OffsetCommitRequest, token: Token) -> None:
+def commit(step: GroupStep, request: OffsetCommitRequest, deferred: DeferredResponse) -> None:
     """Write the offsets of a valid commit; respond when they are written."""
     response = OffsetCommitResponse()
     retention_ms, wall_ms = request.retention_time_ms, step.now.wall_ms
@@ -84,10 +84,10 @@ def commit(step: GroupStep, request: OffsetCommitRequest, token: Token) -> None:
             )
     if step.records:
         step.respond_once_written(
-            token, response, lambda error: commit_error_response(request, offset_write_error(error))
+            deferred, response, lambda error: commit_error_response(request, offset_write_error(error))
         )
     else:
-        step.respond(token, response)
+        step.respond(deferred, response)
 
 
 def commit_in_transaction(
@@ -192,7 +192,9 @@ def delete_error_response(error: ErrorCode) -> OffsetDeleteResponse:
     return OffsetDeleteResponse(error_code=error)
 
 
-def delete(step: GroupStep, store: OffsetStore, group: Group, request: OffsetDeleteRequest, token: Token) -> None:
+def delete(
+    step: GroupStep, store: OffsetStore, group: Group, request: OffsetDeleteRequest, deferred: DeferredResponse
+) -> None:
     """Write tombstones for the offsets that exist. The response has no error for those that do not exist."""
     response = OffsetDeleteResponse()
     for topic in request.topics:
@@ -207,9 +209,9 @@ def delete(step: GroupStep, store: OffsetStore, group: Group, request: OffsetDel
             if not subscribed and (store.get(*key) is not None or store.pending.is_pending(*key)):
                 step.records.append(OffsetRecord(*key, None))
     if step.records:
-        step.respond_once_written(token, response, lambda error: delete_error_response(offset_write_error(error)))
+        step.respond_once_written(deferred, response, lambda error: delete_error_response(offset_write_error(error)))
     else:
-        step.respond(token, response)
+        step.respond(deferred, response)
 
 
 def tombstones(store: OffsetStore, group_id: str) -> list[CoordinatorRecord]:

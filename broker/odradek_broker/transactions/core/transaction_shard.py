@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.coordination.core.step import Token
+from odradek_broker.coordination.core.step import DeferredResponse
 from odradek_broker.transactions.core import transaction_rules as rules
 from odradek_broker.transactions.core.transaction_listing import TransactionFilter, described, listed, not_described
 from odradek_broker.transactions.core.transaction_metadata import (
@@ -44,7 +44,7 @@ TOMBSTONES_BYTES_MAX = 256 * 1024
 class TransactionShard:
     """The transactions of one partition. Methods that write, respond or send markers return a `TransactionStep`.
 
-    Each token gets exactly one response: in the step that its request, `written` or `unload` returns."""
+    Each deferred response is completed once: by the step that its request, `written` or `unload` returns."""
 
     def __init__(self, settings: TransactionSettings) -> None:
         self.settings = settings
@@ -85,12 +85,12 @@ class TransactionShard:
         request: InitProducerIdRequest,
         api_version: int,
         fresh_producer_id: int | None,
-        token: Token,
+        deferred: DeferredResponse,
         now: Instant,
     ) -> TransactionStep:
         """Handle InitProducerId v0-5 with a transactional id (not None). The response is an
         `InitProducerIdResponse`."""
-        pending = PendingRequest(token, TransactionApi.INIT_PRODUCER_ID, api_version)
+        pending = PendingRequest(deferred, TransactionApi.INIT_PRODUCER_ID, api_version)
         id_, timeout_ms = request.transactional_id, request.transaction_timeout_ms
         assert id_ is not None, "a producer without a transactional id has no coordinator"
         expected = Producer(request.producer_id, request.producer_epoch)
@@ -126,12 +126,12 @@ class TransactionShard:
         producer: Producer,
         partitions: Collection[TopicPartition],
         api_version: int,
-        token: Token,
+        deferred: DeferredResponse,
         now: Instant,
     ) -> TransactionStep:
         """Handle one transaction of AddPartitionsToTxn v0-5 without `verify_only`. The response is the `ErrorCode` of
         all partitions."""
-        pending = PendingRequest(token, TransactionApi.ADD_PARTITIONS, api_version)
+        pending = PendingRequest(deferred, TransactionApi.ADD_PARTITIONS, api_version)
         version = EPOCH_BUMP_FROM if pending.supports_epoch_bump else 0
         return self._add(transactional_id, producer, partitions, version, pending, now)
 
@@ -141,12 +141,12 @@ class TransactionShard:
         producer: Producer,
         partition: TopicPartition,
         api_version: int,
-        token: Token,
+        deferred: DeferredResponse,
         now: Instant,
     ) -> TransactionStep:
         """Handle AddOffsetsToTxn v0-4 for a group in this partition of `__consumer_offsets`. The response is an
         `ErrorCode`."""
-        pending = PendingRequest(token, TransactionApi.ADD_OFFSETS, api_version)
+        pending = PendingRequest(deferred, TransactionApi.ADD_OFFSETS, api_version)
         return self._add(transactional_id, producer, (partition,), 0, pending, now)
 
     def add_error(self, transactional_id: str, producer: Producer) -> ErrorCode:
@@ -162,14 +162,19 @@ class TransactionShard:
         return rules.verify(self.transactions.get(transactional_id), producer, partitions)
 
     def end_txn(
-        self, request: EndTxnRequest, api_version: int, fresh_producer_id: int | None, token: Token, now: Instant
+        self,
+        request: EndTxnRequest,
+        api_version: int,
+        fresh_producer_id: int | None,
+        deferred: DeferredResponse,
+        now: Instant,
     ) -> TransactionStep:
         """Handle EndTxn. The response, an `EndTxnResponse`, is sent when the decision is written; v5 returns the
         producer's new id and epoch."""
         id_ = request.transactional_id
         producer = Producer(request.producer_id, request.producer_epoch)
         current = self.transactions.get(id_)
-        pending = PendingRequest(token, TransactionApi.END_TXN, api_version)
+        pending = PendingRequest(deferred, TransactionApi.END_TXN, api_version)
         outcome: rules.Transition
         if not id_:
             outcome = ErrorCode.INVALID_REQUEST

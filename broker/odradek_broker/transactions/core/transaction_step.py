@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from odradek_broker.coordination.core.step import CoordinatorEvent, Step, Token
+from odradek_broker.coordination.core.step import CoordinatorEvent, DeferredResponse, Step
 from odradek_broker.transactions.core.transaction_metadata import Producer, TopicPartition, TransactionOutcome
 from odradek_broker.transactions.core.transaction_records import TransactionRecord
 from odradek_broker.transactions.core.transaction_rules import NO_PRODUCER
@@ -41,7 +41,7 @@ class TransactionApi(Enum):
 class PendingRequest:
     """A request whose response is pending."""
 
-    token: Token
+    deferred: DeferredResponse
     api: TransactionApi
     api_version: int
 
@@ -123,7 +123,7 @@ class TransactionStep(Step[TransactionRecord, Write]):
     def respond(self, pending: PendingRequest | None, error: ErrorCode, producer: Producer = NO_PRODUCER) -> None:
         """Respond to a request. If it is None, no client waits, because the coordinator acts on its own."""
         if pending is not None:
-            self.responses.append((pending.token, pending.response(error, producer)))
+            self.responses.append((pending.deferred, pending.response(error, producer)))
 
     def log_event(self, event: str, transactional_id: str, producer: Producer, *, notable: bool = False) -> None:
         facts = {
