@@ -35,7 +35,7 @@ class CoordinatorShard(Generic[AnyStep]):
     written: Callable[[AnyStep, ErrorCode], None]
     """Handle the outcome of a step's write: NONE when its records are committed, or the error."""
     next_deadline_ms: Callable[[], int | None]
-    expired: Callable[[Instant], Iterable[AnyStep]]
+    handle_deadlines: Callable[[Instant], Iterable[AnyStep]]
     """Yield one step for each deadline that has passed. The caller applies a step before it takes the next one."""
     unloaded: Callable[[Instant], AnyStep]
     """Make the last step, with an error for every pending request: another broker is the coordinator now."""
@@ -75,7 +75,7 @@ class CoordinatorPartition(Generic[AnyStep]):
             compression=compression,
             write_timeout_ms=write_timeout_ms,
         )
-        self._deadline_timer = DeadlineTimer(clock, timers, shard.next_deadline_ms, self._expire)
+        self._deadline_timer = DeadlineTimer(clock, timers, shard.next_deadline_ms, self._handle_deadlines)
 
     @property
     def state(self) -> CoordinatorState:
@@ -130,8 +130,8 @@ class CoordinatorPartition(Generic[AnyStep]):
         if self.is_active:
             self._deadline_timer.arm()
 
-    def _expire(self) -> None:
-        for step in self._shard.expired(self.now()):
+    def _handle_deadlines(self) -> None:
+        for step in self._shard.handle_deadlines(self.now()):
             self.apply(step)
         self._arm()
 

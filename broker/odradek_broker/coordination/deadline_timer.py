@@ -16,14 +16,18 @@ class DeadlineTimer:
     deadline later, does not. If the timer fires before any deadline has passed, it is armed again."""
 
     def __init__(
-        self, clock: Clock, timers: Timers, next_deadline_ms: Callable[[], int | None], expire: Callable[[], None]
+        self,
+        clock: Clock,
+        timers: Timers,
+        next_deadline_ms: Callable[[], int | None],
+        handle_deadlines: Callable[[], None],
     ) -> None:
-        """`next_deadline_ms` returns a time at or before the next deadline, on the clock of timeouts. `expire` handles
-        the deadlines that have passed."""
+        """`next_deadline_ms` returns a time at or before the next deadline, on the clock of timeouts.
+        `handle_deadlines` is called when the timer fires."""
         self._clock = clock
         self._timers = timers
         self._next_deadline_ms = next_deadline_ms
-        self._expire = expire
+        self._handle_deadlines = handle_deadlines
         self._timer: TimerHandle | None = None
 
     def arm(self) -> None:
@@ -35,7 +39,7 @@ class DeadlineTimer:
             if self._timer.deadline_ms <= next_ms:
                 return
             self._timer.cancel()
-        self._timer = self._timers.call_later(next_ms - self._clock.monotonic_ms(), self._expire)
+        self._timer = self._timers.call_later(next_ms - self._clock.monotonic_ms(), self._handle_deadlines)
 
     def cancel(self) -> None:
         if self._timer is not None:

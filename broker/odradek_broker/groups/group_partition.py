@@ -57,7 +57,7 @@ class GroupPartition:
                 loaded=self.shard.loaded,
                 written=self._written,
                 next_deadline_ms=self.shard.deadlines.next_ms,
-                expired=self.shard.expired,
+                handle_deadlines=self.shard.handle_deadlines,
                 unloaded=self.shard.unload,
             ),
             clock=clock,

@@ -69,7 +69,7 @@ class TransactionPartition:
                 loaded=lambda now: self.shard.loaded(partition.leader_epoch, now),
                 written=self._written,
                 next_deadline_ms=self.shard.next_ms,
-                expired=lambda now: self.shard.expired(now, generate_producer_id),
+                handle_deadlines=lambda now: self.shard.handle_deadlines(now, generate_producer_id),
                 unloaded=self.shard.unload,
             ),
             clock=clock,

@@ -39,7 +39,7 @@ def group_of(shard: GroupShard) -> ClassicGroup:
 def joined(shard: GroupShard, instance_id: str | None = None) -> str:
     """A group of one member in the sync phase; its member id."""
     shards.join(shard, join_request(instance_id=instance_id), group_client(1), "join", NOW)
-    [step] = shard.expired(NOW)
+    [step] = shard.handle_deadlines(NOW)
     [(_, response)] = step.responses
     assert isinstance(response, JoinGroupResponse)
     return response.member_id
@@ -110,7 +110,7 @@ def test_a_second_join_of_a_member_completes_the_first() -> None:
     assert [(deferred, response.error_code) for deferred, response in step.responses] == [
         ("first", ErrorCode.REBALANCE_IN_PROGRESS)
     ]
-    [expired] = shard.expired(Instant(0, 3000))
+    [expired] = shard.handle_deadlines(Instant(0, 3000))
     assert [(deferred, response.error_code) for deferred, response in expired.responses] == [("second", ErrorCode.NONE)]
 
 
@@ -119,7 +119,7 @@ def test_joins_extend_the_initial_delay_up_to_the_rebalance_timeout() -> None:
     answered = []
     for second in range(40):
         now = Instant(0, second * 1000)
-        for step in shard.expired(now):
+        for step in shard.handle_deadlines(now):
             answered += [(second, deferred) for deferred, _ in step.responses]
         if second in (0, 11, 22):
             shards.join(shard, join_request(), group_client(second), second, now)
@@ -136,7 +136,7 @@ def test_the_first_join_of_a_member_is_pending_for_five_minutes_at_most() -> Non
     shards.join(shard, long, group_client(2), "new", NOW)
     responses = []
     for moment in range(0, 300_001, 5_000):
-        for step in shard.expired(Instant(0, moment)):
+        for step in shard.handle_deadlines(Instant(0, moment)):
             responses += [(moment, deferred, response.error_code) for deferred, response in step.responses]
     # The old member was silent for ten seconds; then the new one is alone.
     assert responses == [(10_000, "new", ErrorCode.NONE)]

@@ -117,8 +117,8 @@ def test_an_existing_group_is_served_by_the_handler_of_its_kind(shard: GroupShar
 
 def test_a_deadline_reaches_the_kind_of_its_group(shard: GroupShard) -> None:
     write(shard, shard.handle(STREAMS_HEARTBEAT, HeartbeatRequest("s"), ANY_CLIENT, "deferred", NOW))
-    assert list(shard.expired(Instant(0, NOW.monotonic_ms + SESSION_MS - 1))) == []
-    [step] = shard.expired(Instant(0, NOW.monotonic_ms + SESSION_MS))
+    assert list(shard.handle_deadlines(Instant(0, NOW.monotonic_ms + SESSION_MS - 1))) == []
+    [step] = shard.handle_deadlines(Instant(0, NOW.monotonic_ms + SESSION_MS))
     assert step.records == [StreamsRecord("s", False)]
     write(shard, step)
     assert shard.groups == {}

@@ -82,7 +82,7 @@ def test_group_metadata_in_a_transactional_batch_needs_no_marker() -> None:
 def test_sessions_begin_when_the_group_is_loaded() -> None:
     first = new_shard()
     shards.join(first, join_request(), GroupClient("c", "/h", 3, "1"), "deferred", NOW)
-    [expired] = first.expired(NOW)
+    [expired] = first.handle_deadlines(NOW)
     [(_, response)] = expired.responses
     assert isinstance(response, JoinGroupResponse)
     group = first.groups["g"]
@@ -91,8 +91,8 @@ def test_sessions_begin_when_the_group_is_loaded() -> None:
     heartbeat = HeartbeatRequest("g", response.generation_id, response.member_id)
     later = Instant(0, 9_999)
     assert shards.heartbeat(shard, heartbeat, later) == ErrorCode.NONE
-    assert list(shard.expired(Instant(0, 19_998))) == []
-    assert len(list(shard.expired(Instant(0, 20_000)))) == 1
+    assert list(shard.handle_deadlines(Instant(0, 19_998))) == []
+    assert len(list(shard.handle_deadlines(Instant(0, 20_000)))) == 1
     assert shards.heartbeat(shard, heartbeat, Instant(0, 20_000)) == ErrorCode.UNKNOWN_MEMBER_ID
 
 

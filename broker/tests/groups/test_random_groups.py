@@ -91,7 +91,7 @@ class World:
             next_ms = self.shard.deadlines.next_ms()
             at_ms = end if next_ms is None or next_ms > end else max(next_ms, self.now.monotonic_ms)
             self.now = Instant(self.now.wall_ms + at_ms - self.now.monotonic_ms, at_ms)
-            for step in self.shard.expired(self.now):
+            for step in self.shard.handle_deadlines(self.now):
                 self.apply(step)
             self.check()
             if at_ms == end:

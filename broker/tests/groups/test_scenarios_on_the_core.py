@@ -33,14 +33,14 @@ class Core:
 
     def pass_time(self, ms: int) -> None:
         self.now = Instant(self.now.wall_ms + ms, self.now.monotonic_ms + ms)
-        self._expire()
+        self._handle_deadlines()
 
     def answer(self, client: str, due: bool) -> Message | None:
         return self.answers.pop(client, None)
 
     def ask(self, client: str, request: Message, version: int, due: bool) -> Message | None:
         response = self._handle(client, request, version)
-        self._expire()
+        self._handle_deadlines()
         return response or self.answers.pop(client, None)
 
     def _handle(self, client: str, request: Message, version: int) -> Message | None:
@@ -104,8 +104,8 @@ class Core:
         if step.write is not None:
             self._apply(self.shard.written(step.write, ErrorCode.NONE, self.now))
 
-    def _expire(self) -> None:
-        for step in self.shard.expired(self.now):
+    def _handle_deadlines(self) -> None:
+        for step in self.shard.handle_deadlines(self.now):
             self._apply(step)
 
     def _replay(self, records: list[Any]) -> None:

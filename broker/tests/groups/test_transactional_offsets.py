@@ -59,7 +59,7 @@ def seen(shard: GroupShard, *, stable: bool = False, everything: bool = False) -
 def member_of(shard: GroupShard) -> tuple[str, int]:
     """Add a member; return its id and generation. The group completes the rebalance."""
     shards.join(shard, join_request(), GroupClient("c", "/h", 3, "1"), "deferred", NOW)
-    [expired] = shard.expired(NOW)
+    [expired] = shard.handle_deadlines(NOW)
     [(_, response)] = expired.responses
     assert isinstance(response, JoinGroupResponse)
     return response.member_id, response.generation_id

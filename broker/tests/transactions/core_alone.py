@@ -127,7 +127,7 @@ class CoreAlone:
             next_ms = self.shard.next_ms()
             at_ms = end if next_ms is None or next_ms > end else max(next_ms, self.now.monotonic_ms)
             self.now = Instant(self.now.wall_ms + at_ms - self.now.monotonic_ms, at_ms)
-            for step in self.shard.expired(self.now, self.generate_producer_id):
+            for step in self.shard.handle_deadlines(self.now, self.generate_producer_id):
                 self.apply(step)
             if at_ms == end:
                 return

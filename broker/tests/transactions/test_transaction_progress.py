@@ -253,7 +253,7 @@ def test_an_abort_that_needs_a_fresh_producer_id_waits_for_one() -> None:
     core.put(TransactionMetadata(Producer(7, MAX_EPOCH - 1), 1000))
     core.add(Producer(7, MAX_EPOCH - 1), A0)
     core.now = Instant(core.now.wall_ms + 1000, core.now.monotonic_ms + 1000)
-    assert list(core.shard.expired(core.now, lambda: None)) == []
+    assert list(core.shard.handle_deadlines(core.now, lambda: None)) == []
     core.pass_time(300)
     core.write_markers()
     assert core.shard.transactions["t"].producer == Producer(1000, 0)

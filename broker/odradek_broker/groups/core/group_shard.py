@@ -78,7 +78,7 @@ class GroupShard:
             self.kinds.of_group(group).written(step, group, write, error)
         return step
 
-    def expired(self, now: Instant) -> Iterable[GroupStep]:
+    def handle_deadlines(self, now: Instant) -> Iterable[GroupStep]:
         """Yield one step for each deadline that has passed. The caller applies a step before it takes the next one."""
         for kind, group_id, member_id in self.deadlines.take_due(now.monotonic_ms):
             group = self.groups.get(group_id)

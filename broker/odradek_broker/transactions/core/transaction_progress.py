@@ -214,7 +214,7 @@ class TransactionProgress:
     def next_ms(self) -> int | None:
         return self._deadlines.next_ms()
 
-    def expired(self, now: Instant, generate_producer_id: GenerateProducerId) -> Iterator[TransactionStep]:
+    def handle_deadlines(self, now: Instant, generate_producer_id: GenerateProducerId) -> Iterator[TransactionStep]:
         for deadline in self._deadlines.take_due(now.monotonic_ms):
             step = TransactionStep(now)
             id_ = deadline.transactional_id

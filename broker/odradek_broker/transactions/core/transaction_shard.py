@@ -254,10 +254,10 @@ class TransactionShard:
         """A time at or before the next deadline, on the clock of timeouts; None if there is no deadline."""
         return self._progress.next_ms()
 
-    def expired(self, now: Instant, generate_producer_id: GenerateProducerId) -> Iterator[TransactionStep]:
+    def handle_deadlines(self, now: Instant, generate_producer_id: GenerateProducerId) -> Iterator[TransactionStep]:
         """Abort timed-out transactions, and retry completions that could not be written. The iterator makes each step
         only when the caller takes it. If `generate_producer_id` returns None, the abort is retried later."""
-        return self._progress.expired(now, generate_producer_id)
+        return self._progress.handle_deadlines(now, generate_producer_id)
 
     def expire_ids(self, now: Instant) -> Iterator[TransactionStep]:
         """Write tombstones of transactional ids without an open transaction that were not used for
