@@ -133,17 +133,23 @@ class GroupPartition:
         self._durable.when_committed(lambda: self.shard.transaction_ended(marker.producer_id, commit=marker.commit))
 
     def write_in_batches(self, records: Sequence[CoordinatorRecord], done: WriteCallback) -> None:
-        """Append records in as many batches as they need. A batch may fail although others take effect; `done` gets the
-        outcome of the last one."""
-        size, start = 0, 0
-        for index, record in enumerate(records):
-            size += sum(len(part or b"") for part in record.encode()) + 32
-            if size > BATCH_BYTES_MAX:
-                self.write(records[start : index + 1], _ignore)
-                size, start = 0, index + 1
-        if records[start:]:
-            self.write(records[start:], done)
-        else:
+        """Append records in as many batches as they need, until the log refuses one. When all batches have an outcome,
+        call `done` with the first error: batches without an error have taken effect."""
+        batches = _batches(records)
+        outcomes: list[ErrorCode] = []
+
+        def written(error: ErrorCode) -> None:
+            outcomes.append(error)
+            if len(outcomes) == len(batches):
+                done(_first_error(outcomes))
+
+        for batch in batches:
+            error = _first_error(outcomes)
+            if error:
+                written(error)
+            else:
+                self.write(batch, written)
+        if not batches:
             done(ErrorCode.NONE)
 
     def when_writes_committed(self, callback: WriteCallback) -> None:
@@ -152,5 +158,18 @@ class GroupPartition:
         self._durable.when_writes_committed(callback)
 
 
-def _ignore(_: ErrorCode) -> None:
-    """The outcome of a batch before the last one is not reported."""
+def _batches(records: Sequence[CoordinatorRecord]) -> list[Sequence[CoordinatorRecord]]:
+    batches = []
+    size, start = 0, 0
+    for index, record in enumerate(records):
+        size += sum(len(part or b"") for part in record.encode()) + 32
+        if size > BATCH_BYTES_MAX:
+            batches.append(records[start : index + 1])
+            size, start = 0, index + 1
+    if records[start:]:
+        batches.append(records[start:])
+    return batches
+
+
+def _first_error(outcomes: Sequence[ErrorCode]) -> ErrorCode:
+    return next((error for error in outcomes if error), ErrorCode.NONE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,25 @@ def test_independent_records_are_written_in_several_batches(broker: CoordinatorA
     broker.groups.write_in_batches(records, outcomes.append)
     assert outcomes == [ErrorCode.NONE]
     assert len(broker.groups.shard.offsets.of_group("g")["t"]) == 300
+
+
+def test_a_batch_that_the_log_refuses_ends_a_write_in_batches(broker: CoordinatorAlone) -> None:
+    log = broker.partition.log
+    log.update_config(replace(log.config, max_message_bytes=100_000))
+    large = [OffsetRecord("g", "t", n, OffsetCommitValue(n, -1, "x" * 4000, 100)) for n in range(140)]
+    outcomes: list[ErrorCode] = []
+    broker.groups.write_in_batches(large, outcomes.append)
+    assert outcomes == [ErrorCode.MESSAGE_TOO_LARGE]
+    assert (log.log_end_offset, dict(broker.groups.shard.offsets.of_group("g"))) == (0, {})
+
+
+def test_a_write_in_batches_completes_with_its_last_batch(followed: CoordinatorAlone) -> None:
+    records = [OffsetRecord("g", "t", n, OffsetCommitValue(n, -1, "x" * 4000, 100)) for n in range(300)]
+    outcomes: list[ErrorCode] = []
+    followed.groups.write_in_batches(records, outcomes.append)
+    assert outcomes == []
+    followed.follower_fetched_everything()
+    assert outcomes == [ErrorCode.NONE]
 
 
 def test_a_long_log_is_loaded_in_slices(tmp_path: Path) -> None:
