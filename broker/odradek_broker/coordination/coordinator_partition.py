@@ -114,6 +114,8 @@ class CoordinatorPartition(Generic[AnyStep]):
                     _complete(pending.deferred, response)
 
             self.durable.write(step.records, written, done_late=written if self._reports_late_writes else None)
+        else:
+            assert not step.responses_once_written, "a response once written needs a record"
         self._arm()
 
     def _loaded(self) -> None:

@@ -117,7 +117,8 @@ class DurablePartition(Generic[R]):
         self._clock = clock
         self._timers = timers
         self._pending: deque[PendingWrite] = deque()
-        self._awaiting_committed_writes: list[WriteCallback] = []
+        self._awaiting_committed_writes: deque[WriteCallback] = deque()
+        self._calling_back = False
 
     def now(self) -> Instant:
         return Instant(self._clock.wall_ms(), self._clock.monotonic_ms())
@@ -206,7 +207,7 @@ class DurablePartition(Generic[R]):
         pending, self._pending = self._pending, deque()
         for write in pending:
             write.complete(ErrorCode.NOT_COORDINATOR)
-        self._call_awaiting_committed_writes(ErrorCode.NOT_COORDINATOR)
+        self._fail_awaiting_committed_writes(ErrorCode.NOT_COORDINATOR)
 
     # -- writing --------------------------------------------------------------------------------------------------
 
@@ -264,13 +265,19 @@ class DurablePartition(Generic[R]):
         for record in records:
             self._playback.replay(record)
 
+    @property
+    def has_pending_writes(self) -> bool:
+        """Whether a record is in the log that has not taken effect."""
+        return bool(self._pending)
+
     def when_writes_committed(self, callback: WriteCallback) -> None:
-        """Call back when no write is pending (with one replica: immediately), or with NOT_COORDINATOR if another broker
+        """Call back when no write is pending: with one replica immediately. If a callback writes, those after it wait
+        for that write, too.
+
+        Call back with REQUEST_TIMED_OUT when a pending write has timed out, and with NOT_COORDINATOR if another broker
         becomes the coordinator first."""
-        if self._pending:
-            self._awaiting_committed_writes.append(callback)
-        else:
-            callback(ErrorCode.NONE)
+        self._awaiting_committed_writes.append(callback)
+        self._call_awaiting_committed_writes()
 
     def _batch(self, records: Sequence[R], builder: BatchBuilder | None = None) -> bytearray:
         builder = builder or BatchBuilder(compression=self._compression)
@@ -307,6 +314,7 @@ class DurablePartition(Generic[R]):
                 write.done_late = None
         for write in waiting:  # `done` may append more records, so `_pending` must not be iterated here
             write.done(error)
+        self._fail_awaiting_committed_writes(error)
         if timed_out:
             # The records may still be committed.
             self._await_high_watermark(end_offset)
@@ -316,11 +324,22 @@ class DurablePartition(Generic[R]):
             write = self._pending.popleft()
             write.take_effect()
             write.complete(ErrorCode.NONE)
-        if not self._pending:
-            self._call_awaiting_committed_writes(ErrorCode.NONE)
+        self._call_awaiting_committed_writes()
 
-    def _call_awaiting_committed_writes(self, error: ErrorCode) -> None:
-        waiting, self._awaiting_committed_writes = self._awaiting_committed_writes, []
+    def _call_awaiting_committed_writes(self) -> None:
+        if self._calling_back:
+            # A callback has written, and its write is committed already. The loop below continues, so that the stack
+            # does not grow.
+            return
+        self._calling_back = True
+        try:
+            while self._awaiting_committed_writes and not self._pending:
+                self._awaiting_committed_writes.popleft()(ErrorCode.NONE)
+        finally:
+            self._calling_back = False
+
+    def _fail_awaiting_committed_writes(self, error: ErrorCode) -> None:
+        waiting, self._awaiting_committed_writes = self._awaiting_committed_writes, deque()
         for callback in waiting:
             callback(error)
 

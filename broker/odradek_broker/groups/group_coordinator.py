@@ -20,7 +20,7 @@ from odradek_broker.groups.core import offset_requests
 from odradek_broker.groups.core.group_kind import Request, RequestHandler, Response
 from odradek_broker.groups.core.group_step import GroupClient, GroupSettings
 from odradek_broker.groups.core.offset_store import OffsetStore
-from odradek_broker.groups.core.write_errors import group_write_error, offset_write_error
+from odradek_broker.groups.core.write_errors import group_write_error, offset_write_error, stable_fetch_error
 from odradek_broker.groups.group_partition import GroupPartition
 from odradek_broker.logger import Logger
 from odradek_broker.metadata.view import CONSUMER_OFFSETS
@@ -136,7 +136,7 @@ class GroupCoordinator:
         if isinstance(group_partition, ErrorCode):
             return handler.error_response(request, group_partition)
         pending: Deferred[Response] = Deferred()
-        group_partition.apply(group_partition.shard.handle(handler, request, client, pending, group_partition.now()))
+        group_partition.handle(handler, request, client, pending)
         return pending.result() if pending.done else pending
 
     def _validate(self, handler: RequestHandler[Request, Response], request: Request) -> ErrorCode:
@@ -232,7 +232,7 @@ class GroupCoordinator:
         pending: Deferred[OffsetFetchGroup] = Deferred()
 
         def fetch(error: ErrorCode) -> None:
-            failed = OffsetFetchGroup(group_id=request.group_id, error_code=error)
+            failed = OffsetFetchGroup(group_id=request.group_id, error_code=stable_fetch_error(error))
             pending.complete(failed if error else group_partition.shard.fetch(request, require_stable=True))
 
         group_partition.when_writes_committed(fetch)
@@ -248,7 +248,7 @@ class GroupCoordinator:
 
         def delete(error: ErrorCode) -> None:
             if error:
-                pending.complete(OffsetDeleteResponse(error_code=error))
+                pending.complete(OffsetDeleteResponse(error_code=group_write_error(error)))
                 return
             group_partition.apply(group_partition.shard.delete_offsets(request, pending, group_partition.now()))
 
@@ -281,7 +281,8 @@ class GroupCoordinator:
 
         def delete(error: ErrorCode) -> None:
             if error:
-                pending.complete(DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error))
+                refused = group_write_error(error)
+                pending.complete(DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=refused))
                 return
             records, result = group_partition.shard.delete(group_id)
 
@@ -298,7 +299,9 @@ class GroupCoordinator:
 
     def _delete_offsets_of_topics(self, group_partition: GroupPartition, topics: Sequence[str]) -> None:
         def delete(error: ErrorCode) -> None:
-            if not error:
+            if error == ErrorCode.REQUEST_TIMED_OUT:
+                self._delete_offsets_of_topics(group_partition, topics)  # wait again, because no request retries this
+            elif not error:
                 group_partition.write_in_batches(group_partition.shard.delete_offsets_of_topics(topics), _ignore)
 
         group_partition.when_writes_committed(delete)

@@ -6,16 +6,19 @@ Owns the writes that only groups have: in a producer's transaction, and in sever
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from odradek_broker.clock import Clock
 from odradek_broker.coordination.coordinator_partition import CoordinatorPartition, CoordinatorShard
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.coordination.durable_partition import CoordinatorPlayback, CoordinatorState, WriteCallback
+from odradek_broker.deferred import Deferred
+from odradek_broker.groups.core.group_kind import Request, RequestHandler, Response
+from odradek_broker.groups.core.group_kinds import GROUP_KINDS, GroupKinds
 from odradek_broker.groups.core.group_loader import GroupLoader
 from odradek_broker.groups.core.group_records import CoordinatorRecord
 from odradek_broker.groups.core.group_shard import GroupShard
-from odradek_broker.groups.core.group_step import GroupSettings, GroupStep
+from odradek_broker.groups.core.group_step import GroupClient, GroupSettings, GroupStep
 from odradek_broker.groups.core.write_errors import group_write_error
 from odradek_broker.logger import Logger
 from odradek_broker.replication.partition import Partition
@@ -45,8 +48,9 @@ class GroupPartition:
         log: Logger,
         compression: Compression = Compression.NONE,
         write_timeout_ms: int = 5_000,
+        kinds: GroupKinds = GROUP_KINDS,
     ) -> None:
-        self.shard = GroupShard(settings, image)
+        self.shard = GroupShard(settings, image, kinds)
         self._log = log.bind(topic=partition.topic, partition=partition.index)
         self._coordinator = CoordinatorPartition(
             partition=partition,
@@ -57,7 +61,7 @@ class GroupPartition:
                 loaded=self.shard.loaded,
                 written=self._written,
                 next_deadline_ms=self.shard.deadlines.next_ms,
-                handle_deadlines=self.shard.handle_deadlines,
+                handle_deadlines=self._handle_deadlines,
                 unloaded=self.shard.unload,
             ),
             clock=clock,
@@ -100,6 +104,29 @@ class GroupPartition:
         self._coordinator.resign()
 
     # -- steps ----------------------------------------------------------------------------------------------------
+
+    def handle(
+        self,
+        handler: RequestHandler[Request, Response],
+        request: Request,
+        client: GroupClient,
+        deferred: Deferred[Response],
+    ) -> None:
+        """Serve a request of a group's member: complete its deferred response now or later."""
+
+        def serve(error: ErrorCode) -> None:
+            if error:
+                deferred.complete(handler.error_response(request, group_write_error(error)))
+            elif not deferred.done:  # done: the client has disconnected while the request waited
+                self.apply(self.shard.handle(handler, request, client, deferred, self.now()))
+
+        if self.shard.handler_of(request, handler).waits_for_writes:
+            self.when_writes_committed(serve)
+        else:
+            serve(ErrorCode.NONE)
+
+    def _handle_deadlines(self, now: Instant) -> Iterable[GroupStep]:
+        return self.shard.handle_deadlines(now, lambda: self._durable.has_pending_writes)
 
     def apply(self, step: GroupStep) -> None:
         """Log the events, send the responses, and append the records of a step."""
@@ -153,8 +180,7 @@ class GroupPartition:
             done(ErrorCode.NONE)
 
     def when_writes_committed(self, callback: WriteCallback) -> None:
-        """Call back when no write is pending, or with NOT_COORDINATOR if another broker becomes the coordinator
-        first."""
+        """Call back when no write is pending, or with an error (see `DurablePartition.when_writes_committed`)."""
         self._durable.when_writes_committed(callback)
 
 

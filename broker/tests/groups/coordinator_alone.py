@@ -10,6 +10,7 @@ from broker.tests.groups import shards
 from broker.tests.manual_clock import ManualClock
 
 from odradek_broker.deferred import Deferred
+from odradek_broker.groups.core.group_kinds import GROUP_KINDS, GroupKinds
 from odradek_broker.groups.core.group_records import OffsetRecord
 from odradek_broker.groups.core.group_step import GroupClient, GroupSettings
 from odradek_broker.groups.group_partition import GroupPartition
@@ -71,7 +72,7 @@ class RecordingLog:
 class CoordinatorAlone:
     """A group coordinator for one partition: a log directory, clocks and timers, no network."""
 
-    def __init__(self, path: Path, replicas: tuple[int, ...] = (1,)) -> None:
+    def __init__(self, path: Path, replicas: tuple[int, ...] = (1,), kinds: GroupKinds = GROUP_KINDS) -> None:
         self.clock = ManualClock()
         self.soon = ManualScheduler()
         self.timers = Timers(self.clock, self.soon)
@@ -97,6 +98,7 @@ class CoordinatorAlone:
             )
         )
         self.log = RecordingLog()
+        self._kinds = kinds
         self.coordinate()
 
     def coordinate(self) -> None:
@@ -108,6 +110,7 @@ class CoordinatorAlone:
             settings=GroupSettings(),
             image=ClusterImage(),
             log=self.log,
+            kinds=self._kinds,
         )
         self.groups.load()
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
+from pathlib import Path
 
 import pytest
+from broker.tests.groups.coordinator_alone import TIMEOUT_MS, CoordinatorAlone, offset
 from broker.tests.groups.shards import ANY_CLIENT, NOW, join_request
 
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.coordination.core.step import DeferredResponse
+from odradek_broker.deferred import Deferred
 from odradek_broker.groups.core.classic_kind import CLASSIC, HEARTBEAT, JOIN_GROUP
 from odradek_broker.groups.core.foreign_group import SHARE, ForeignGroup
 from odradek_broker.groups.core.group import Groups
 from odradek_broker.groups.core.group_kind import GroupKind
 from odradek_broker.groups.core.group_kinds import GroupKinds
-from odradek_broker.groups.core.group_shard import GroupShard
+from odradek_broker.groups.core.group_shard import DEADLINE_DELAY_MS, GroupShard
 from odradek_broker.groups.core.group_step import Deadlines, GroupClient, GroupSettings, GroupStep
 from odradek_broker.groups.core.group_type import GroupType
 from odradek_controller.image import ClusterImage
@@ -71,7 +75,7 @@ def session_expired(step: GroupStep, group: ForeignGroup, kind: Enum, member_id:
     step.records.append(StreamsRecord(group.group_id, False))
 
 
-STREAMS_HEARTBEAT = replace(HEARTBEAT, handle=heartbeat)
+STREAMS_HEARTBEAT = replace(HEARTBEAT, handle=heartbeat, waits_for_writes=True)
 STREAMS = GroupKind(
     group_type=GroupType.STREAMS,
     key_types=frozenset({17}),
@@ -80,12 +84,28 @@ STREAMS = GroupKind(
     load=load,
     handlers={HeartbeatRequest: STREAMS_HEARTBEAT},
     deadline_passed=session_expired,
+    deadlines_wait_for_writes=True,
 )
+KINDS = GroupKinds([CLASSIC, STREAMS])
 
 
 @pytest.fixture
 def shard() -> GroupShard:
-    return GroupShard(GroupSettings(), ClusterImage(), GroupKinds([CLASSIC, STREAMS]))
+    return GroupShard(GroupSettings(), ClusterImage(), KINDS)
+
+
+@pytest.fixture
+def followed(tmp_path: Path) -> Iterator[CoordinatorAlone]:
+    """A partition with a follower, which lags until the test lets it fetch."""
+    broker = CoordinatorAlone(tmp_path, (1, 2), KINDS)
+    yield broker
+    broker.stop()
+
+
+def heartbeat_of(broker: CoordinatorAlone) -> Deferred[HeartbeatResponse]:
+    response: Deferred[HeartbeatResponse] = Deferred()
+    broker.groups.handle(STREAMS_HEARTBEAT, HeartbeatRequest("s"), ANY_CLIENT, response)
+    return response
 
 
 def write(shard: GroupShard, step: GroupStep) -> None:
@@ -122,6 +142,44 @@ def test_a_deadline_reaches_the_kind_of_its_group(shard: GroupShard) -> None:
     assert step.records == [StreamsRecord("s", False)]
     write(shard, step)
     assert shard.groups == {}
+
+
+def test_a_heartbeat_waits_for_an_earlier_write_of_its_group(followed: CoordinatorAlone) -> None:
+    first, second = heartbeat_of(followed), heartbeat_of(followed)
+    assert (first.done, second.done, followed.partition.log_end_offset) == (False, False, 1)
+    followed.follower_fetched_everything()
+    assert (first.result(), second.done) == (HeartbeatResponse(), False)
+    assert followed.partition.log_end_offset == 2
+    followed.follower_fetched_everything()
+    assert second.result() == HeartbeatResponse()
+
+
+def test_a_heartbeat_that_waits_fails_with_the_write(followed: CoordinatorAlone) -> None:
+    first, second = heartbeat_of(followed), heartbeat_of(followed)
+    followed.clock.advance_timeouts(TIMEOUT_MS)
+    assert first.result() == HeartbeatResponse(error_code=ErrorCode.REQUEST_TIMED_OUT)
+    assert second.result() == HeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert followed.partition.log_end_offset == 1
+
+
+def test_a_waiting_heartbeat_of_a_closed_connection_is_dropped(followed: CoordinatorAlone) -> None:
+    heartbeat_of(followed)
+    heartbeat_of(followed).cancel()
+    followed.follower_fetched_everything()
+    assert followed.partition.log_end_offset == 1
+
+
+def test_a_deadline_waits_for_an_earlier_write(followed: CoordinatorAlone) -> None:
+    heartbeat_of(followed)
+    followed.follower_fetched_everything()
+    followed.groups.write([offset(5)], lambda error: None)
+    followed.clock.advance_timeouts(SESSION_MS)
+    assert followed.partition.log_end_offset == 2
+    followed.follower_fetched_everything()
+    followed.clock.advance_timeouts(DEADLINE_DELAY_MS)
+    assert followed.partition.log_end_offset == 3
+    followed.follower_fetched_everything()
+    assert followed.groups.shard.groups.keys() == {"g"}
 
 
 def test_a_type_of_key_belongs_to_one_kind() -> None:

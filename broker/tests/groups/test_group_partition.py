@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -72,6 +73,37 @@ def test_records_take_effect_in_order_at_the_high_watermark(followed: Coordinato
     followed.follower_fetched_everything()
     assert [name for name, error in outcomes if not error] == ["first", "second", "drained"]
     assert committed(followed) == 6
+
+
+def test_a_write_of_a_waiting_request_delays_the_requests_after_it(followed: CoordinatorAlone) -> None:
+    seen: list[int | None] = []
+    followed.groups.write([offset(5)], lambda error: None)
+    followed.groups.when_writes_committed(lambda error: followed.groups.write([offset(6)], lambda error: None))
+    followed.groups.when_writes_committed(lambda error: seen.append(committed(followed)))
+    followed.follower_fetched_everything()
+    assert (seen, committed(followed)) == ([], 5)
+    followed.follower_fetched_everything()
+    assert seen == [6]
+
+
+def test_waiting_requests_that_write_do_not_grow_the_stack(followed: CoordinatorAlone) -> None:
+    count = sys.getrecursionlimit()
+    followed.groups.write([offset(0)], lambda error: None)
+    for value in range(1, count + 1):
+        followed.groups.when_writes_committed(
+            lambda error, value=value: followed.groups.write([offset(value)], lambda error: None)
+        )
+    followed.partition.apply_isr(frozenset({1}), 1)
+    followed.soon.run()
+    assert committed(followed) == count
+
+
+def test_a_request_stops_waiting_for_a_write_that_times_out(followed: CoordinatorAlone) -> None:
+    outcomes: list[ErrorCode] = []
+    followed.groups.write([offset(5)], lambda error: None)
+    followed.groups.when_writes_committed(outcomes.append)
+    followed.clock.advance_timeouts(TIMEOUT_MS)
+    assert outcomes == [ErrorCode.REQUEST_TIMED_OUT]
 
 
 def test_sync_group_responds_once_the_assignment_is_replicated(followed: CoordinatorAlone) -> None:

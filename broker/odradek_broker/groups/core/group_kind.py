@@ -43,6 +43,9 @@ class RequestHandler(Generic[Request, Response]):
     NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, or an error from `validate`."""
     validate: Callable[[Request, GroupSettings], ErrorCode] | None = None
     """Check the request against the broker's settings, before the group's partition is looked up."""
+    waits_for_writes: bool = False
+    """Whether a request waits until earlier writes are committed. True for a kind of group that changes only by replay:
+    otherwise the second of two requests would not see the effect of the first one, such as a new group epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,5 +70,7 @@ class GroupKind(Generic[AnyGroup, Record]):
     """Complete every pending request with NOT_COORDINATOR: another broker coordinates the group now."""
     deadline_passed: Callable[[GroupStep, AnyGroup, Enum, str], None] = lambda step, group, kind, member_id: None
     """Handle a deadline that has passed: of the member with this id, or of the group if the id is empty."""
+    deadlines_wait_for_writes: bool = False
+    """Whether deadlines wait for earlier writes, as requests with `waits_for_writes` do."""
     written: Callable[[GroupStep, AnyGroup, GroupWrite, ErrorCode], None] = lambda step, group, write, error: None
     """Handle the outcome of the step that had this `write`: NONE when its records are committed, or an error."""

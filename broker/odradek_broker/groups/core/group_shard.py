@@ -11,7 +11,7 @@ which is read only while the coordinator loads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.coordination.core.step import DeferredResponse
@@ -36,6 +36,9 @@ from odradek_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRe
 from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 Records = list[CoordinatorRecord]
+
+DEADLINE_DELAY_MS = 50
+"""The delay of a deadline that passes while a write is pending, in kinds of groups whose deadlines wait for writes."""
 
 
 class GroupShard:
@@ -64,11 +67,15 @@ class GroupShard:
         """Serve a request of a group's member. The kind of an existing group may have a handler in place of `handler`.
         The response is in this step, or in a later one."""
         step = self._step(now)
-        group = self.groups.get(request.group_id)
-        if group is not None:
-            handler = self.kinds.of_group(group).handlers.get(type(request), handler)
-        handler.handle(self.groups, step, request, client, deferred)
+        self.handler_of(request, handler).handle(self.groups, step, request, client, deferred)
         return step
+
+    def handler_of(
+        self, request: Request, default: RequestHandler[Request, Response]
+    ) -> RequestHandler[Request, Response]:
+        """Return the handler that the kind of the group has for this request, or else the default."""
+        group = self.groups.get(request.group_id)
+        return default if group is None else self.kinds.of_group(group).handlers.get(type(request), default)
 
     def written(self, write: GroupWrite, error: ErrorCode, now: Instant) -> GroupStep:
         """Handle the outcome of the step that had this `write`: NONE when its records are committed, or an error."""
@@ -78,14 +85,22 @@ class GroupShard:
             self.kinds.of_group(group).written(step, group, write, error)
         return step
 
-    def handle_deadlines(self, now: Instant) -> Iterable[GroupStep]:
-        """Yield one step for each deadline that has passed. The caller applies a step before it takes the next one."""
-        for kind, group_id, member_id in self.deadlines.take_due(now.monotonic_ms):
-            group = self.groups.get(group_id)
-            if group is not None:
-                step = self._step(now)
-                self.kinds.of_group(group).deadline_passed(step, group, kind, member_id)
-                yield step
+    def handle_deadlines(
+        self, now: Instant, has_pending_writes: Callable[[], bool] = lambda: False
+    ) -> Iterable[GroupStep]:
+        """Yield one step for each deadline that has passed. The caller applies a step before it takes the next one.
+        While a write is pending, delay the deadlines that wait for it."""
+        for key in self.deadlines.take_due(now.monotonic_ms):
+            group = self.groups.get(key.group_id)
+            if group is None:
+                continue
+            kind = self.kinds.of_group(group)
+            if kind.deadlines_wait_for_writes and has_pending_writes():
+                self.deadlines.set(key, now.monotonic_ms + DEADLINE_DELAY_MS)
+                continue
+            step = self._step(now)
+            kind.deadline_passed(step, group, key.kind, key.member_id)
+            yield step
 
     # -- offsets --------------------------------------------------------------------------------------------------
 

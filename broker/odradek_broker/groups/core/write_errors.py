@@ -25,3 +25,9 @@ def offset_write_error(error: ErrorCode) -> ErrorCode:
     if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE):
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     return group_write_error(error)
+
+
+def stable_fetch_error(error: ErrorCode) -> ErrorCode:
+    """Return the client's error when OffsetFetch with `require_stable` waits for a write that fails. As in Kafka,
+    because consumers before 3.9 retry NOT_COORDINATOR, but not REQUEST_TIMED_OUT."""
+    return ErrorCode.NOT_COORDINATOR if error == ErrorCode.REQUEST_TIMED_OUT else group_write_error(error)
