@@ -28,7 +28,7 @@ from odradek_broker.transactions.core.transaction_step import (
     PendingRequest,
     TransactionMarkers,
     TransactionStep,
-    Write,
+    TransactionWrite,
     write_error,
 )
 from odradek_wire.errors import ErrorCode
@@ -82,7 +82,7 @@ class TransactionProgress:
         self.transactions: dict[str, TransactionMetadata] = {}
         self.transaction_version = 0
         self.coordinator_epoch = -1
-        self._writes: dict[str, Write] = {}
+        self._writes: dict[str, TransactionWrite] = {}
         self._pending_markers: dict[str, PendingMarkers] = {}
         self._deadlines: DeadlineQueue[Deadline] = DeadlineQueue()
 
@@ -111,7 +111,7 @@ class TransactionProgress:
         transactional_id: str,
         transaction: TransactionMetadata,
         pending: PendingRequest | None = None,
-    ) -> Write:
+    ) -> TransactionWrite:
         """Write new metadata of an id that is not busy. The request `pending` gets its response after the write."""
         assert not self.is_busy(transactional_id), "one write at a time"
         current = self.transactions.get(transactional_id)
@@ -125,7 +125,7 @@ class TransactionProgress:
         """Write tombstones of ids that are not busy."""
         self._append(step, dict.fromkeys(transactional_ids))
 
-    def written(self, write: Write, error: ErrorCode, now: Instant) -> TransactionStep:
+    def written(self, write: TransactionWrite, error: ErrorCode, now: Instant) -> TransactionStep:
         step = TransactionStep(now)
         ids = [id_ for id_ in write.transactional_ids if self._writes.get(id_) is write]
         if not ids:
@@ -183,7 +183,7 @@ class TransactionProgress:
         if complete:
             self._complete(step, complete)
 
-    def _decided_outcome(self, write: Write) -> TransactionOutcome | None:
+    def _decided_outcome(self, write: TransactionWrite) -> TransactionOutcome | None:
         """The outcome that this write has decided, if any. The write of a decision has only one transactional id."""
         transaction = self.transactions.get(write.transactional_ids[0])
         if transaction is None or not transaction.is_decided:
@@ -200,12 +200,12 @@ class TransactionProgress:
         step: TransactionStep,
         metadata: dict[str, TransactionMetadata | None],
         pending: PendingRequest | None = None,
-    ) -> Write:
+    ) -> TransactionWrite:
         """Write new metadata of these ids in one batch; None is a tombstone."""
         assert step.write is None, "one write in a step"
         version = VALUE_VERSION if self.transaction_version >= 1 else 0
         step.records = [TransactionRecord(id_, transaction, version) for id_, transaction in metadata.items()]
-        step.write = Write(tuple(metadata), pending)
+        step.write = TransactionWrite(tuple(metadata), pending)
         self._writes.update(dict.fromkeys(metadata, step.write))
         return step.write
 

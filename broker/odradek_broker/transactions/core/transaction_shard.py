@@ -29,7 +29,7 @@ from odradek_broker.transactions.core.transaction_step import (
     TransactionMarkers,
     TransactionSettings,
     TransactionStep,
-    Write,
+    TransactionWrite,
 )
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_transactions import DescribeTransactionsResponse
@@ -215,7 +215,7 @@ class TransactionShard:
 
     def _respond_or_write(
         self, transactional_id: str, outcome: rules.Transition, pending: PendingRequest, now: Instant
-    ) -> tuple[TransactionStep, Write | None]:
+    ) -> tuple[TransactionStep, TransactionWrite | None]:
         """Respond if there is an error or nothing to write; otherwise write, and let the request wait."""
         step = TransactionStep(now)
         if isinstance(outcome, TransactionMetadata) and pending.supports_epoch_bump and not self.transaction_version:
@@ -232,7 +232,7 @@ class TransactionShard:
 
     # -- completed writes -----------------------------------------------------------------------------------------
 
-    def written(self, write: Write, error: ErrorCode, now: Instant) -> TransactionStep:
+    def written(self, write: TransactionWrite, error: ErrorCode, now: Instant) -> TransactionStep:
         """Handle the end of an append. With NONE the records are replayed already, otherwise the append failed.
 
         After REQUEST_TIMED_OUT the records are in the log and may still be committed. The request gets its response,

@@ -95,7 +95,7 @@ class TransactionMarkers:
 
 
 @dataclass(slots=True, eq=False)
-class Write:
+class TransactionWrite:
     """Records of these transactional ids that are being written. Opaque to the shell, which returns it to
     `TransactionShard.written`."""
 
@@ -112,7 +112,7 @@ class Write:
 
 
 @dataclass(slots=True)
-class TransactionStep(Step[TransactionRecord, Write]):
+class TransactionStep(Step[TransactionRecord, TransactionWrite]):
     """A step of the transaction coordinator. There is a `write` if, and only if, there are records; its outcome goes to
     `TransactionShard.written`."""
 
