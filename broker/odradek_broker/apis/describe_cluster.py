@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context, authorized_operations
-from odradek_broker.metadata.view import OPERATIONS_NOT_ASKED, brokers_on, controller_shown
+from odradek_broker.metadata.view import AUTHORIZED_OPERATIONS_OMITTED, brokers_on, controller_id_for_clients
 from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -32,9 +32,9 @@ def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResp
             "but we wanted an endpoint of type CONTROLLER"
             if mismatch
             else f"Unsupported endpoint type {request.endpoint_type}",
-            cluster_authorized_operations=OPERATIONS_NOT_ASKED,
+            cluster_authorized_operations=AUTHORIZED_OPERATIONS_OMITTED,
         )
-    response.controller_id = controller_shown(image)
+    response.controller_id = controller_id_for_clients(image)
     response.brokers = [
         DescribeClusterResponse.DescribeClusterBroker(broker.id, broker.host, broker.port, broker.rack, broker.fenced)
         for broker in brokers_on(image, ctx.listener, fenced=request.include_fenced_brokers)

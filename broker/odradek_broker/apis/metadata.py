@@ -18,10 +18,10 @@ from odradek_broker.apis.context import Context, authorized_operations
 from odradek_broker.apis.slices import Sliced, Slices, Turns
 from odradek_broker.metadata.topic_creation import create_missing
 from odradek_broker.metadata.view import (
+    AUTHORIZED_OPERATIONS_OMITTED,
     INTERNAL_TOPICS,
-    OPERATIONS_NOT_ASKED,
     brokers_on,
-    controller_shown,
+    controller_id_for_clients,
     offline_replicas,
     partition_error,
 )
@@ -151,7 +151,7 @@ def _response(
     ctx: Context, request: MetadataRequest, names: list[str], others: list[MetadataResponseTopic]
 ) -> MetadataResponse:
     image = ctx.broker.image
-    operations = OPERATIONS_NOT_ASKED
+    operations = AUTHORIZED_OPERATIONS_OMITTED
     if request.include_cluster_authorized_operations and ctx.api_version <= 10:
         operations = authorized_operations(ctx, ResourceType.CLUSTER)
     described = [_topic(ctx, request, name) for name in names]
@@ -161,7 +161,7 @@ def _response(
             for broker in brokers_on(image, ctx.listener)
         ],
         cluster_id=image.cluster_id,
-        controller_id=controller_shown(image),
+        controller_id=controller_id_for_clients(image),
         topics=described + others,
         cluster_authorized_operations=operations,
     )

@@ -13,7 +13,8 @@ from odradek_wire.errors import ErrorCode
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state"})
-OPERATIONS_NOT_ASKED = -(1 << 31)
+AUTHORIZED_OPERATIONS_OMITTED = -(1 << 31)
+"""The authorized operations in a response to a request that does not ask for them."""
 
 
 class BrokerEndpoint(NamedTuple):
@@ -37,7 +38,7 @@ def brokers_on(image: ClusterImage, listener: str, *, fenced: bool = False) -> l
     return found
 
 
-def controller_shown(image: ClusterImage) -> int:
+def controller_id_for_clients(image: ClusterImage) -> int:
     """Return the controller id for clients: in ZooKeeper mode the controller's, otherwise the id of a live broker, as
     in KRaft, because brokers forward requests to the controller."""
     if image.controller_id is not None:

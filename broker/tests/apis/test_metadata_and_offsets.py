@@ -11,7 +11,7 @@ import pytest
 from broker.tests.alone import Node
 from broker.tests.manual_clock import ManualClock
 
-from odradek_broker.metadata.view import OPERATIONS_NOT_ASKED
+from odradek_broker.metadata.view import AUTHORIZED_OPERATIONS_OMITTED
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_records import DeleteRecordsRequest
 from odradek_wire.messages.describe_cluster import DescribeClusterRequest
@@ -96,8 +96,8 @@ async def test_authorized_operations_are_returned_on_request(client: Any) -> Non
     await client.create_topic("t")
     silent = await client.ask(named("t"), 9)
     assert (silent.cluster_authorized_operations, silent.topics[0].topic_authorized_operations) == (
-        OPERATIONS_NOT_ASKED,
-        OPERATIONS_NOT_ASKED,
+        AUTHORIZED_OPERATIONS_OMITTED,
+        AUTHORIZED_OPERATIONS_OMITTED,
     )
     request = named("t")
     request.include_cluster_authorized_operations = request.include_topic_authorized_operations = True
