@@ -219,7 +219,7 @@ class Broker:
 
     @property
     def transactions_in_use(self) -> tuple[TransactionCoordinator | None, AddPartitionsToTxnManager | None]:
-        """The transaction coordinator and the AddPartitionsToTxnManager; None until a request needs it."""
+        """The transaction coordinator and the AddPartitionsToTxnManager, each None until a request needs it."""
         return self._transaction_coordinator, self._add_partitions_to_txn_manager
 
     @property

@@ -1,8 +1,8 @@
 """The broker's configuration under Kafka's names.
 
 Owns typed values, and the few defaults that differ from Kafka's. Leaves definitions, synonyms and layers to the
-controller's `configs`. Immutable: a dynamic change creates another `BrokerConfig`, so that readers must get each value
-from `broker.config` when they need it.
+controller's `configs`. Immutable: a dynamic change creates another `BrokerConfig`, so a part reads each value from
+`broker.config` when it needs the value.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ broker checks every record on append, as Kafka does. With `odradek.sync=false` i
 
 
 RACK_AWARE_SELECTOR = "RackAwareReplicaSelector"
-"""The one class for `replica.selector.class`, without its package."""
+"""The only class that `replica.selector.class` may name, without its package."""
 
 
 def _node_id(static: Mapping[str, str]) -> int:

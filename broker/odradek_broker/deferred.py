@@ -15,7 +15,8 @@ R = TypeVar("R")
 
 
 class Deferred(Generic[T]):
-    """Completed once, with a value or an exception, or cancelled by the reader (the client disconnected)."""
+    """A response that is completed once, with a value or an exception, or cancelled, because its client has
+    disconnected."""
 
     __slots__ = ("_listener", "done", "error", "on_cancel", "value")
 
@@ -40,7 +41,8 @@ class Deferred(Generic[T]):
             self._deliver()
 
     def cancel(self) -> None:
-        """Give up the response: call `on_cancel`, so that the operation leaves its queues, and not the listener."""
+        """Cancel the response: call `on_cancel`, so that the operation leaves its queues. The listener is not
+        called."""
         if not self.done:
             self.done = True
             self.error = asyncio.CancelledError()

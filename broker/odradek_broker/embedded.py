@@ -1,7 +1,7 @@
 """The brokers of one process and their controller, whose metadata is a log in a data directory.
 
-Owns starting and ending brokers, and fences those that end: the controller is in the same process and needs no session
-time-out. A single broker has the metadata in its own first directory, as in Kafka's combined mode; several need
+Owns starting and ending brokers, and fences those that end: the controller is in the same process, so it needs no
+session timeout. A single broker has the metadata in its own first directory, as in Kafka's combined mode; several need
 `metadata.log.dir`, because each of them may be killed.
 """
 
@@ -40,13 +40,15 @@ from odradek_wire.uuid import Uuid
 
 CONTROLLER_ID = 3000
 """The node id of a controller that shares no directory with a broker, as in Kafka's documentation."""
-Static = Mapping[str, str]
+StaticConfig = Mapping[str, str]
+"""A broker's configuration as it is when the broker starts, under Kafka's names."""
 
 
 class EmbeddedCluster:
     """`await EmbeddedCluster.start(...)` on a running loop; end the cluster with `stop`, or with `kill` as a crash."""
 
-    def __init__(self, first: Static, environment: BrokerEnvironment) -> None:
+    def __init__(self, first: StaticConfig, environment: BrokerEnvironment) -> None:
+        """`first` is the configuration of the first broker; the controller has it, too."""
         self._environment = environment
         self._config = config = BrokerConfig(first)
         self._timers = Timers(environment.clock, asyncio.get_running_loop(), environment.log)
@@ -65,18 +67,17 @@ class EmbeddedCluster:
     @classmethod
     async def start(
         cls,
-        statics: Sequence[Static],
+        static_configs: Sequence[StaticConfig],
         *,
         log: Logger | None = None,
         clock: Clock | None = None,
         environment: BrokerEnvironment | None = None,
     ) -> EmbeddedCluster:
-        """Start one broker for each configuration, which has Kafka's names; when this returns, all of them serve
-        clients.
+        """Start one broker for each configuration; when this returns, all of them serve clients.
 
         Raises ValueError for an invalid configuration, LogDirectoryError for a directory that is in use or belongs to
         another program, OSError for an error of a port or a disk. Nothing stays open then."""
-        first, *others = statics
+        first, *others = static_configs
         cluster = cls(first, environment or BrokerEnvironment.of(first, log=log, clock=clock))
         try:
             nodes = [await cluster._open(static) for static in (first, *others)]
@@ -93,7 +94,7 @@ class EmbeddedCluster:
     def _ports(self) -> ClusterPorts:
         return ClusterPorts(EmbeddedSource(self.controller), self.controller)
 
-    async def _open(self, static: Static) -> Node:
+    async def _open(self, static: StaticConfig) -> Node:
         node = await Node.open(static, self._environment, self._emulation.release)
         if node.id in self.nodes:
             await node.kill()
@@ -148,7 +149,7 @@ class EmbeddedCluster:
 
     # -- brokers ------------------------------------------------------------------------------------------------------
 
-    async def start_broker(self, static: Static) -> Node:
+    async def start_broker(self, static: StaticConfig) -> Node:
         """Start a new broker, or one that was stopped or killed. Raises the same errors as `start`."""
         node = await self._open(static)
         try:
@@ -163,8 +164,8 @@ class EmbeddedCluster:
         return node
 
     async def stop_broker(self, broker_id: int, grace_ms: int = 5000) -> None:
-        """Shut the broker down: other brokers lead its partitions first, if they can. Raises KeyError for a broker that
-        does not run."""
+        """Shut the broker down, after other brokers have become the leaders of its partitions, if they can. Raises
+        KeyError for a broker that does not run."""
         node = self.nodes.pop(broker_id)
         await self.controller.submit(BrokerHeartbeatRequest(broker_id, node.broker.epoch, want_shut_down=True))
         await node.leave(grace_ms)

@@ -24,8 +24,8 @@ buffer and copies its content. A batch may use more, up to its expansion limit."
 
 
 class MemoryExhausted(Exception):
-    """Raised by a handler that has no room for a conversion, before it has had any effect: the request is handled again
-    later."""
+    """Raised by a handler that has no room for a conversion, before the request has had any effect: the broker handles
+    the request again later."""
 
     def __init__(self, size: int) -> None:
         super().__init__(f"no room for {size} bytes")

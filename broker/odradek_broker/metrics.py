@@ -91,7 +91,7 @@ def _topics(broker: Broker) -> Iterator[Metric]:
         yield Metric(
             f"kafka_server_BrokerTopicMetrics_{name}_total",
             "counter",
-            f"{name.removesuffix('PerSec')} of the topics that are here now.",
+            f"{name.removesuffix('PerSec')} of the topics with a replica on this broker.",
             [({"topic": topic}, count) for topic, count in sorted(by_topic.items())],
         )
 
@@ -110,7 +110,7 @@ def _partitions(broker: Broker) -> Iterator[Metric]:
     yield Metric(
         "kafka_cluster_Partition_LastStableOffsetLag",
         "gauge",
-        "How far the last stable offset is behind the high watermark.",
+        "Offsets between the last stable offset and the high watermark.",
         [(labels[id(each)], each.high_watermark - each.last_stable_offset) for each, _ in served],
     )
     yield _gauge("kafka_server_ReplicaManager_PartitionCount", "Replicas on this broker.", len(hosted))

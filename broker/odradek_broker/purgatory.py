@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Waiter(Protocol):
-    """An operation that is tried when a partition changes: a `DelayedOperation` or a `IdleWatch`."""
+    """An operation that is tried when a partition changes: a `DelayedOperation` or an `IdleWatch`."""
 
     def try_complete(self) -> None: ...
 

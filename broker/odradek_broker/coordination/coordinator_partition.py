@@ -42,7 +42,8 @@ class CoordinatorShard(Generic[AnyStep]):
 
 
 class CoordinatorPartition(Generic[AnyStep]):
-    """With one replica, the records of a step have taken effect when `apply` returns."""
+    """The state machine of one partition, joined to its log. With one replica, the records of a step have taken effect
+    when `apply` returns."""
 
     def __init__(
         self,

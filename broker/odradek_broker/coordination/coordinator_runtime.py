@@ -31,7 +31,7 @@ P = TypeVar("P", bound=LedPartition)
 
 
 class CoordinatorRuntime(Generic[P]):
-    """A key is a group id or a transactional id."""
+    """The partitions of this broker by index. A key is a group id or a transactional id."""
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class CoordinatorRuntime(Generic[P]):
         return [partition for partition in self._partitions.values() if partition.state is CoordinatorState.ACTIVE]
 
     def load(self, index: int, partition: P) -> None:
-        """Load a partition that this broker has become the leader of. The caller has unloaded the one of an older
-        leader epoch."""
+        """Load a partition that this broker has become the leader of. The caller has unloaded it, if it was loaded in
+        an older leader epoch."""
         assert index not in self._partitions
         self._partitions[index] = partition
         partition.load()

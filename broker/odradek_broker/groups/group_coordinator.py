@@ -102,10 +102,12 @@ class GroupCoordinator:
         self._runtime.unload(index)
 
     def metadata_changed(self, delta: MetadataDelta) -> None:
-        """Delete the offsets of deleted topics; as in Kafka, the topic's name decides, not its id."""
+        """Pass on the image, and delete the offsets of deleted topics; as in Kafka, the topic's name decides, not its
+        id."""
         for group_partition in self._runtime.partitions:
             group_partition.shard.image = delta.image
         deleted = [topic.name for topic in delta.deleted_topics.values()]
+        # Without `__consumer_offsets` there are no offsets to delete, nor a log for their tombstones.
         if deleted and CONSUMER_OFFSETS not in deleted:
             for group_partition in self._runtime.active:
                 self._delete_offsets_of_topics(group_partition, deleted)

@@ -13,11 +13,12 @@ from odradek_wire.message import Message
 
 
 class ControlRequests(Protocol):
-    """Handles what the controller and other brokers send to a broker: LeaderAndIsr, UpdateMetadata, StopReplica, and
-    AlterPartition, AllocateProducerIds and ControlledShutdown, which reach the broker that is the controller."""
+    """Handles requests between the brokers of a cluster with ZooKeeper. The controller sends LeaderAndIsr,
+    UpdateMetadata and StopReplica; brokers send AlterPartition, AllocateProducerIds and ControlledShutdown to the
+    broker that is the controller."""
 
     async def handle(self, request: Message) -> Any:
-        """Return the response. Raises NotControllerError for the last three if the controller is another broker."""
+        """Return the response. Raises NotControllerError for a request to the controller if that is another broker."""
         ...
 
 
@@ -38,7 +39,7 @@ class ClusterPorts:
     source: MetadataSource
     channel: ControllerChannel
     control_requests: ControlRequests | None = None
-    """If given, the broker serves inter-broker APIs on its inter-broker and control-plane listeners."""
+    """With this port the broker serves inter-broker APIs on its inter-broker and control-plane listeners."""
     version_zero_offsets: VersionZeroOffsets | None = None
     notify_log_dir_failure: Callable[[], None] | None = None
     """Called after replicas went offline because of a disk error, if the controller does not learn of that by

@@ -56,7 +56,9 @@ def ensure_meta_properties(
 
 
 def ensure_meta_properties_over_zookeeper(directories: Iterable[LogDirectory], cluster_id: str, broker_id: int) -> None:
-    """Do the same for a broker of ZooKeeper mode: version 0 of the file, without directory ids."""
+    """Write `meta.properties` of version 0, as brokers have it in ZooKeeper mode, where it is missing or incomplete.
+    Raises LogDirectoryError, and writes none, when a directory belongs to another broker or cluster, or to a cluster
+    without ZooKeeper."""
     listed = list(directories)
     for directory in listed:
         meta = directory.meta

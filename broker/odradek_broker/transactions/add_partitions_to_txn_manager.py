@@ -219,9 +219,9 @@ class _CoordinatorQueue:
         )
 
     def add(self, transaction: _Transaction) -> Deferred[PartitionErrors]:
-        """Queue the transaction. If one of the same transactional id waits already, fail the one with the older epoch,
-        whose producer is fenced, or the waiting one if the epochs are equal, because the client has retried (Kafka's
-        addTxnData)."""
+        """Queue the transaction. Only one of each transactional id waits (Kafka's addTxnData): of two epochs, the older
+        one fails, because its producer is fenced; with equal epochs, the earlier request fails, because the client has
+        retried."""
         pending = _Pending(transaction, Deferred())
         waiting = self._pending.get(transaction.transactional_id)
         epoch = transaction.producer.epoch
@@ -260,7 +260,7 @@ class _CoordinatorQueue:
     def _handle(self, sent: Mapping[str, _Pending], response: AddPartitionsToTxnResponse) -> None:
         if response.error_code:
             error = error_code(response.error_code)
-            # The missing permission is the broker's, not the client's: as in Kafka the client does not see it.
+            # This broker lacks the permission, not the client: as in Kafka the client does not see the error.
             hidden = error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             return self._fail_all(sent, ErrorCode.INVALID_TXN_STATE if hidden else error)
         for result in response.results_by_transaction:

@@ -1,9 +1,9 @@
-"""The transaction coordinator of this broker: passes each request to one of the partitions of `__transaction_state`
-that the broker leads.
+"""The transaction coordinator of one broker: it passes requests to the partitions of `__transaction_state` that this
+broker leads.
 
-Owns the checks before the look-up of a transactional id (in the order of Kafka's TransactionCoordinator), new producer
-ids, and the timer that expires transactional ids. Leaves one partition's transactions to `transaction_partition`, the
-rules to `core.transaction_shard`, authorization and the look-up of topics to the API modules.
+Owns the checks before a transactional id is looked up (in the order of Kafka's TransactionCoordinator), new producer
+ids, and the interval at which transactional ids expire. Leaves one partition to `transaction_partition`, the rules to
+`core.transaction_shard`, authorization and the look-up of topics to the API modules.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from odradek_wire.messages.list_transactions import ListTransactionsResponse
 
 R = TypeVar("R")
 Handle = Callable[[TransactionShard, Deferred[ErrorCode], Instant], TransactionStep]
+"""Handles AddPartitionsToTxn or AddOffsetsToTxn."""
 HandleWithProducerId = Callable[[TransactionShard, int | None, Deferred[R], Instant], TransactionStep]
 """Handles InitProducerId or EndTxn, with a fresh producer id if the request may need one."""
 
@@ -79,7 +80,7 @@ class TransactionCoordinator:
     # -- leadership -----------------------------------------------------------------------------------------------
 
     def elected(self, partition: Partition) -> None:
-        """This broker leads the partition now, perhaps again in a newer epoch: load its log."""
+        """Load the transactions of a partition that this broker leads in a new leader epoch."""
         self.resigned(partition.index)
         config = self._config()
         txn_partition = TransactionPartition(
@@ -97,7 +98,7 @@ class TransactionCoordinator:
         self._runtime.load(partition.index, txn_partition)
 
     def resigned(self, index: int) -> None:
-        """Unload the partition, because this broker no longer leads it."""
+        """Unload a partition that another broker leads now."""
         self._runtime.unload(index)
 
     def metadata_changed(self, delta: MetadataDelta) -> None:
@@ -110,7 +111,7 @@ class TransactionCoordinator:
         self._markers.metadata_changed()
 
     def stop(self) -> None:
-        """Resign from all partitions; pending requests are answered with NOT_COORDINATOR."""
+        """Resign from every partition: pending requests fail with NOT_COORDINATOR."""
         self._runtime.close()
 
     async def close(self) -> None:
@@ -125,7 +126,7 @@ class TransactionCoordinator:
         return all(txn_partition.state in loaded for txn_partition in self._runtime.partitions)
 
     def partition_of(self, transactional_id: str) -> int:
-        """The partition of a transactional id, also before the topic exists."""
+        """Return the index of the transactional id's partition, also before `__transaction_state` exists."""
         return self._runtime.partition_of(transactional_id)
 
     # -- requests -------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""A queue of deadlines.
+"""A queue of deadlines, and the time on both of the broker's clocks.
 
-Owns their order. Does not know what they mean, and reads no clock.
+Owns the order of the deadlines. Leaves their meaning, and reading the clocks, to the callers.
 """
 
 from __future__ import annotations

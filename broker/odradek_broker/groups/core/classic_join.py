@@ -87,7 +87,8 @@ def replacement_written(step: GroupStep, group: ClassicGroup, write: Replacement
 
 
 def _accepts_joining_member(step: GroupStep, group: ClassicGroup, member_id: str) -> bool:
-    """Apply group.max.size. During the join phase only members that have joined count: the last are refused."""
+    """Apply group.max.size. During the join phase only members that have joined count: the last ones to join are
+    refused."""
     member = group.members.get(member_id)
     if group.is_in(ClassicGroupState.PREPARING_REBALANCE):
         rejoined = member is not None and member.awaiting_join is not None

@@ -27,7 +27,7 @@ class CommittedOffset(NamedTuple):
     topic_id: Uuid
     """Zero when the record has none."""
     order: int
-    """The number of offsets replayed before and with this one: a later record in the log has a higher order."""
+    """The position among all replayed offsets: an offset with a later record in the log has a higher one."""
 
     def is_of(self, topic_id: Uuid) -> bool:
         """Whether the offset was committed for this topic, not for a deleted one of the same name."""

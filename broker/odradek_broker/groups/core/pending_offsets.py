@@ -11,7 +11,7 @@ from odradek_broker.groups.core.committed_offset import CommittedOffset, GroupTo
 
 
 class PendingTransactionalOffsets:
-    """Both indexes hold no empty entries."""
+    """The pending offsets by producer, and the producers by group. No entry of either index is empty."""
 
     __slots__ = ("_by_producer", "_producers_by_group")
 

@@ -322,6 +322,5 @@ class TransactionShard:
         return self._progress.loaded(coordinator_epoch, now)
 
     def unload(self, now: Instant) -> TransactionStep:
-        """Forget all transactions, because another broker is the coordinator, and answer pending requests with
-        NOT_COORDINATOR."""
+        """Drop all transactions, and fail pending requests with NOT_COORDINATOR: another broker is the coordinator."""
         return self._progress.unload(now)
