@@ -40,7 +40,7 @@ both = pytest.mark.parametrize("chain", [mapped, followed])
 
 
 @both
-def test_the_function_of_the_value_is_the_result(chain: Chain) -> None:
+def test_map_completes_with_the_result_of_the_function(chain: Chain) -> None:
     source: Deferred[int] = Deferred()
     result = chain(source, divided)
     assert not result.done
@@ -118,7 +118,7 @@ def test_the_outcome_of_the_steps_deferred_is_the_result(fails: bool) -> None:
     assert (str(result.error), result.value) == (("broken", None) if fails else ("None", 2))
 
 
-async def test_a_task_that_is_cancelled_cancels_what_it_awaits() -> None:
+async def test_a_cancelled_task_cancels_the_deferred_that_it_awaits() -> None:
     source: Deferred[int] = Deferred()
 
     async def wait() -> int:

@@ -37,7 +37,7 @@ def group_of(shard: GroupShard) -> ClassicGroup:
 
 
 def joined(shard: GroupShard, instance_id: str | None = None) -> str:
-    """A group of one member in the sync phase; its member id."""
+    """Add the only member of a group, and end the join phase; return the member id."""
     shards.join(shard, join_request(instance_id=instance_id), group_client(1), "join", NOW)
     [step] = shard.handle_deadlines(NOW)
     [(_, response)] = step.responses
@@ -123,7 +123,7 @@ def test_joins_extend_the_initial_delay_up_to_the_rebalance_timeout() -> None:
             answered += [(second, deferred) for deferred, _ in step.responses]
         if second in (0, 11, 22):
             shards.join(shard, join_request(), group_client(second), second, now)
-    # Twelve seconds, twelve more, and then only six are left of the thirty.
+    # The delay is 12 s, then 12 s, then the 6 s that are left of 30 s.
     assert answered == [(30, 0), (30, 11), (30, 22)]
 
 
@@ -138,7 +138,7 @@ def test_the_first_join_of_a_member_is_pending_for_five_minutes_at_most() -> Non
     for moment in range(0, 300_001, 5_000):
         for step in shard.handle_deadlines(Instant(0, moment)):
             responses += [(moment, deferred, response.error_code) for deferred, response in step.responses]
-    # The old member was silent for ten seconds; then the new one is alone.
+    # The session of the old member expires after 10 s, which ends the join phase of the new one.
     assert responses == [(10_000, "new", ErrorCode.NONE)]
 
 

@@ -39,7 +39,7 @@ async def test_members_and_offsets_survive_two_coordinators_killed_in_turn(trio:
 
 
 async def test_a_new_coordinator_returns_committed_records_only(trio: Groups) -> None:
-    """It has been acknowledged, but the new leader had not heard; or it may yet be lost with that leader."""
+    """The new leader has an acknowledged record above its high watermark; it does not know whether it is committed."""
     await trio.create([0, 1, 2])
     member = Member(trio)
     await member.join()

@@ -128,7 +128,7 @@ def test_kafka_python_members_share_the_partitions(start_node: Start) -> None:
         )
         deadline = time.monotonic() + PATIENCE_S
         while not stop.is_set() and time.monotonic() < deadline:
-            # With short polls kafka-python 3.0.12 loses its way in a rebalance now and then, on Apache Kafka too.
+            # With short polls kafka-python 3.0.12 now and then misses a rebalance, on Apache Kafka too.
             for records in consumer.poll(1000).values():
                 for record in records:
                     ledger.note(record.partition, record.offset)

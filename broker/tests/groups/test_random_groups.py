@@ -32,7 +32,7 @@ BEGIN_ANEW = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
 
 @dataclass(eq=False)
 class Client:
-    """A consumer, as far as the group protocol knows it."""
+    """The state of a consumer in the group protocol."""
 
     name: str
     instance_id: str | None
@@ -42,7 +42,7 @@ class Client:
     generation: int = -1
     owned: frozenset[str] | None = None
     asked: str = ""
-    """join or sync, while a response is pending."""
+    """The request whose response is pending, join or sync; empty if there is none."""
     join_response: JoinGroupResponse | None = None
     attempt: int = 0
 

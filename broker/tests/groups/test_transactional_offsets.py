@@ -106,7 +106,7 @@ def test_a_marker_ends_the_transaction_of_its_producer_only(shard: GroupShard) -
     assert seen(shard) == [("t", 6, 0), ("u", -1, 0)]
     assert seen(shard, stable=True) == [("t", -1, UNSTABLE), ("u", -1, 0)]
     shard.transaction_ended(PRODUCER, commit=True)
-    # It was committed to before the other one was.
+    # The offset of the other producer has the later record.
     assert seen(shard, stable=True) == [("t", 6, 0), ("u", -1, 0)]
 
 

@@ -17,7 +17,7 @@ PRODUCER, EPOCH = 7, 3
 
 
 def request(*rows: tuple[str, int, int], group: str = "g", epoch: int = EPOCH) -> TxnOffsetCommitRequest:
-    """Rows of topic, partition and offset."""
+    """Return a request for rows of topic, partition and offset."""
     topics: dict[str, Row] = {}
     for name, index, offset in rows:
         topics.setdefault(name, Row(name)).partitions.append(Cell(index, offset))
@@ -52,7 +52,7 @@ async def started(path: Path, **settings: str) -> Node:
 
 
 async def fetch(client: Any, *, stable: bool) -> list[tuple[int, int]]:
-    """Offset and error of the two partitions of t."""
+    """Return offset and error of the two partitions of t."""
     group = OffsetFetchRequest.OffsetFetchRequestGroup("g", topics=[Fetched("t", partition_indexes=[0, 1])])
     response = await client.ask(OffsetFetchRequest(groups=[group], require_stable=stable), 9)
     return [(p.committed_offset, p.error_code) for p in response.groups[0].topics[0].partitions]

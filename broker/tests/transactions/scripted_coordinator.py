@@ -12,13 +12,13 @@ from odradek_wire.errors import ErrorCode
 class ScriptedCoordinator:
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, Producer, tuple[TopicPartition, ...]]] = []
-        """Each with "verify" or "add", the transactional id, the producer and the partitions."""
+        """Each request: "verify" or "add", the transactional id, the producer and the partitions."""
         self.errors: dict[TopicPartition, ErrorCode] = {}
         """The errors of a verification; other partitions get NONE."""
         self.error = ErrorCode.NONE
         """The error of an addition."""
         self.held: list[Deferred[ErrorCode]] | None = None
-        """A list holds the responses to additions back."""
+        """If it is a list, additions append their pending responses to it."""
 
     def verify_partitions(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]

@@ -58,7 +58,7 @@ class Pair:
         self.brokers.cluster.nodes[self.coordinator].broker.interceptors.before_handle.append(judge)
 
     async def producer(self, name: str, *partitions: int) -> TransactionalProducer:
-        """With an open transaction that has these partitions."""
+        """Return an initialized producer; if partitions are given, with an open transaction that has them."""
         found = self.brokers.producer(name)
         assert await self.brokers.until_answered(found.init) == 0
         if partitions:

@@ -1,8 +1,8 @@
-"""Requests of a transaction that arrive late, on another connection, when the next one is open: the flaw that version 1
-of transactions has, and version 2 has not (KIP-890).
+"""Requests of a transaction that arrive when the producer's next transaction is open: with transaction version 1 they
+change that transaction, with version 2 they do not (KIP-890).
 
-A request that nobody has answered in time may still be under way: a client that gave it up goes on, and on another
-connection. Here such a request is kept back as the bytes that the client sent, and delivered later.
+A client whose request times out continues on another connection, while the request may still arrive on the old one. The
+tests keep the bytes of such a request, and deliver them later.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class LaggingProducer:
     # -- late ---------------------------------------------------------------------------------------------------------
 
     def hold_back(self, request: Message, version: int) -> Late:
-        """A request that the client sends now, and that the network delivers later."""
+        """Return a request that the client sends now, and that the network delivers later."""
         return Late(self.connection, encode_request(request, version, 77, "producer"), version)
 
     # -- consumers ----------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class LaggingProducer:
         return str(found.transaction_state)
 
     async def committed(self) -> list[bytes]:
-        """The values that a read_committed consumer reads, once no transaction is about to end."""
+        """Wait until no transaction is about to end; return the values that a read_committed consumer reads then."""
         while (await self.state()).startswith("Prepare"):
             pass
         partition = FetchRequest.FetchPartition(partition=0, partition_max_bytes=1 << 20)
@@ -161,8 +161,8 @@ def _produced(answer: Any) -> int:
     return int(answer.responses[0].partition_responses[0].error_code)
 
 
-async def go_down(client: Any) -> None:
-    """To version 1 of transactions."""
+async def downgrade(client: Any) -> None:
+    """Change the cluster's `transaction.version` to 1."""
     update = UpdateFeaturesRequest.FeatureUpdateKey("transaction.version", 1, False, DOWNGRADE)
     assert (await client.ask(UpdateFeaturesRequest(feature_updates=[update]), 1)).error_code == 0
 
@@ -172,7 +172,7 @@ async def old(request: pytest.FixtureRequest, start_node: StartNode, connect: Co
     """A producer of transaction version 1, in a cluster of that version and in one of Kafka 3.9."""
     node = await start_node(odradek_emulate=request.param)
     if request.param == "union":
-        await go_down(await connect(node))
+        await downgrade(await connect(node))
     lagging = LaggingProducer(node, connect, 1)
     await lagging.start()
     return lagging
@@ -186,8 +186,8 @@ async def new(start_node: StartNode, connect: Connect) -> LaggingProducer:
 
 
 async def produce_comes_late(lagging: LaggingProducer) -> int:
-    """A producer gives up a batch and aborts; the batch arrives in its next transaction, which it commits. What the
-    late batch is answered."""
+    """Deliver a late batch in the next transaction of its producer, which has aborted the first one and commits the
+    second. Return the error of the late batch."""
     await lagging.add_partition()
     late = lagging.hold_back(*lagging.produce_request(b"aborted"))
     await lagging.reconnect()
@@ -214,7 +214,7 @@ async def test_v2_a_late_batch_does_not_join_the_next_transaction(new: LaggingPr
 
 
 async def test_v2_a_late_batch_does_not_begin_its_transaction_again(new: LaggingProducer) -> None:
-    """Also if the partition does not know the producer's present epoch: the coordinator does."""
+    """The partition does not know the producer's new epoch, but the coordinator does, and refuses the verification."""
     assert await new.produce(b"first") == 0
     assert await new.end(commit=True) == 0
     late = new.hold_back(*new.produce_request(b"late"))
@@ -321,9 +321,9 @@ async def test_v2_late_requests_do_not_change_committed_records(start_node: Star
 
 
 async def test_v1_late_requests_change_committed_records(start_node: StartNode, connect: Connect) -> None:
-    """The same random requests, so that the test of version 2 is known to find violations."""
+    """Run the requests of the test above, which shows that they would find a violation of version 2."""
     node = await start_node()
-    await go_down(await connect(node))
+    await downgrade(await connect(node))
     changed = 0
     for seed in range(30):
         lagging = LaggingProducer(node, connect, 1, f"walk-{seed}")

@@ -24,13 +24,14 @@ from odradek_wire.uuid import ZERO_UUID, Uuid
 
 PRODUCER = 7
 ADDS, VERIFIES, OLD = 12, 11, 9
-"""Versions of Produce: the partition is added; verified, for clients that know TRANSACTION_ABORTABLE; for others."""
+"""Versions of Produce. With the first one the broker adds the partition. With the others it verifies it: the clients of
+the second one know TRANSACTION_ABORTABLE, those of the third one do not."""
 RETRIED = "Unable to verify the partition has been added to the transaction. Underlying error: "
 
 
 @pytest.fixture
 async def coordinator(node: Node, client: Any) -> ScriptedCoordinator:
-    """Of the default node, which has a topic `t` of three partitions."""
+    """A scripted coordinator in the default node, which has a topic `t` of three partitions."""
     return await coordinated(node, client)
 
 

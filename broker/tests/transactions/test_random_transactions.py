@@ -41,7 +41,7 @@ class History:
     present: TransactionMetadata | None = None
     used_ids: set[int] = field(default_factory=set)
     decisions: dict[Producer, bool] = field(default_factory=dict)
-    """By producer, whether its last transaction was committed."""
+    """Producer → whether its last transaction was committed."""
     outdated: set[Producer] = field(default_factory=set)
     """Producers whose transaction ended with an increment of the epoch."""
 
@@ -66,7 +66,7 @@ class History:
 
     def _moved(self, before: TransactionMetadata, after: TransactionMetadata) -> None:
         if before.state in DECIDED:
-            assert after.state is DECIDED[before.state], "what is decided is carried out"
+            assert after.state is DECIDED[before.state], "a decision does not change"
             assert after.partitions == frozenset()
         elif after.state is EMPTY:
             assert not before.is_open
@@ -75,7 +75,7 @@ class History:
             assert after.producer == before.producer
         else:
             assert after.state in DECIDED
-            assert before.state is ONGOING or not after.commits, "what never began is not committed"
+            assert before.state is ONGOING or not after.commits, "only an open transaction is committed"
             assert after.partitions == before.partitions
             if after.client_version >= 2 and before.producer.epoch < MAX_EPOCH:
                 assert before.producer not in self.outdated, "every epoch has one outcome"
@@ -88,7 +88,7 @@ class History:
 class Client:
     transactional_id: str
     grows: bool
-    """Takes part in transaction version 2."""
+    """Whether it uses transaction version 2."""
     producer: Producer | None = None
     before: list[Producer] = field(default_factory=list)
 
@@ -148,7 +148,7 @@ class World:
         return request_id
 
     def identity(self, client: Client) -> Producer:
-        """Mostly the present one; a request may be late, or from before."""
+        """Return the present producer, or now and then an earlier one, as in a late request."""
         if client.before and self.random.random() < 0.2:
             return self.random.choice(client.before[-3:])
         return client.producer or Producer(9999, 0)
@@ -232,7 +232,7 @@ class World:
         assert (present.producer, present.commits, present.is_decided) == (producer, commit, True)
         if present.client_version >= 2:
             first = self.sent.setdefault((transactional_id, producer), commit)
-            assert first == commit, "markers of one epoch say the same, whoever sends them"
+            assert first == commit, "all markers of one epoch have the same outcome"
 
     def write_some_markers(self) -> None:
         if not self.core.markers:
@@ -257,10 +257,10 @@ class World:
             self.core.refuses = self.random.choice(refusals)
 
     def fail_over(self) -> None:
-        """Each record that the log held back may be lost; those before it take effect."""
+        """Load the next coordinator. It has lost a random number of the last records that the log held back."""
         old = self.core
         old.apply(old.shard.unload(old.now))
-        assert self.waiting == {}, "nobody is left waiting"
+        assert self.waiting == {}, "every request has a response"
         survivors = self.random.randint(0, len(old.held))
         lost = sum(len(step.records) for step in old.held[survivors:])
         log = old.log[: len(old.log) - lost]
@@ -297,7 +297,7 @@ class World:
             assert self.core.shard.transactions.get(id_) == self.forgetful(id_)
 
     def forgetful(self, id_: str) -> TransactionMetadata | None:
-        """The metadata that is stored in the log; the rest is known only to this coordinator."""
+        """Return the metadata of the history, with the field that the log does not store taken from the coordinator."""
         present = self.history[id_].present
         known = self.core.shard.transactions.get(id_)
         if present is None or known is None:
@@ -319,7 +319,7 @@ def test_random_transactions_have_one_outcome_and_one_response(seed: int) -> Non
     world = World(seed)
     world.run(400)
     world.calm_down()
-    assert world.waiting == {}, "every request is answered"
+    assert world.waiting == {}, "every request has a response"
     shard = world.core.shard
     assert all(not transaction.is_open for transaction in shard.transactions.values()), "nothing stays open"
     assert shard.next_ms() is None
@@ -350,7 +350,7 @@ def test_the_state_after_loading_is_that_of_the_log(seed: int) -> None:
 
 
 def test_the_random_runs_reach_every_state_and_event() -> None:
-    """A run in which nothing happens proves nothing."""
+    """The invariants prove little unless the runs reach every state."""
     seen: set[object] = set()
     for seed in range(30):
         world = World(seed)

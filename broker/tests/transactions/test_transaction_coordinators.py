@@ -96,7 +96,7 @@ async def test_find_coordinator_without_permission_creates_no_topic(node: Node, 
 
 
 async def test_a_transaction_completes_with_its_last_marker(node: Node, connect: Connect) -> None:
-    """With one broker nothing has to be waited for after it."""
+    """With one broker the completion is committed when the marker is."""
     producer = await undecided(node, connect)
     assert await producer.end() == ErrorCode.NONE
     assert await producer.state() == (ErrorCode.NONE, "CompleteCommit")
@@ -237,7 +237,8 @@ async def test_transactions_are_listed_by_state_and_pattern(node: Node, connect:
     assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     node.broker.authorizer = Only(Operation.WRITE)
     assert await listed(ListTransactionsRequest()) == set()
-    assert (await other.state())[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE  # it may not look up its coordinator, either
+    # The client may not look up its coordinator, either.
+    assert (await other.state())[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 async def test_a_partition_that_failed_to_load_is_left_out_of_lists(
@@ -322,7 +323,7 @@ async def trio(tmp_path: Path, connect: Connect) -> AsyncIterator[Transactions]:
 
 
 async def initialized(trio: Transactions) -> tuple[TransactionalProducer, int]:
-    """A producer, and its coordinator's broker, with which the others are in sync."""
+    """Return a producer, and the id of its coordinator's broker; the other brokers are in sync with it."""
     producer = trio.producer()
     assert await trio.until_answered(producer.init) == ErrorCode.NONE
     coordinator = await producer.coordinator()
@@ -362,7 +363,7 @@ async def test_nothing_is_decided_below_min_insync_replicas(trio: Transactions) 
 
 
 async def test_no_markers_are_sent_for_an_uncommitted_decision(trio: Transactions) -> None:
-    """With too few in sync a record at the log's end may not be there for the next leader."""
+    """With too few replicas in sync, the next leader may not have the record of the decision."""
     producer, coordinator = await initialized(trio)
     await trio.create([coordinator])
     assert await trio.until_answered(lambda: producer.add(("t", 0))) == ErrorCode.NONE

@@ -80,7 +80,7 @@ def test_the_next_transaction_begins_after_the_completion() -> None:
     producer = core.begun(A0)
     core.end(producer)
     assert core.add(Producer(1000, 1), B0) == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert core.add(producer, B0) == ErrorCode.PRODUCER_FENCED, "and need not wait to hear of it"
+    assert core.add(producer, B0) == ErrorCode.PRODUCER_FENCED, "the response does not wait for the markers"
     assert core.add(Producer(5, 0), B0) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     core.write_markers()
     assert core.add(producer, B0) == ErrorCode.PRODUCER_FENCED
@@ -238,7 +238,7 @@ def test_v2_the_epoch_distinguishes_a_retry_from_the_next_end(
     if outcome is GROWS:
         assert response == (ErrorCode.NONE, Producer(present.id, present.epoch + 1))
         assert core.state() is TransactionState.COMPLETE_ABORT
-        assert core.markers == [], "there is nobody to tell"
+        assert core.markers == [], "there is no partition to send a marker to"
     elif outcome is ErrorCode.NONE:
         assert response == (ErrorCode.NONE, present)
     else:
@@ -333,7 +333,7 @@ def test_an_exhausted_epoch_ends_with_a_new_producer_id(commit: bool) -> None:
     assert core.end(last, commit) == (ErrorCode.NONE, Producer(1000, 0)), "a retry"
     assert core.end(last, not commit) == INVALID
     assert core.add(Producer(1000, 0), A0) == ErrorCode.NONE
-    assert core.end(last, commit) == UNKNOWN, "no retry any more"
+    assert core.end(last, commit) == UNKNOWN, "the next transaction has begun"
 
 
 def test_the_next_producer_id_survives_a_change_of_coordinator() -> None:

@@ -21,7 +21,7 @@ def fields(struct: Struct) -> dict[str, object]:
 
 
 def busy_core() -> CoreAlone:
-    """orders-1 is open for 3 s, orders-2 since now, payments is complete, idle has never begun."""
+    """Transactions: orders-1 is open for 3 s, orders-2 has just begun, payments is complete, idle has never begun."""
     core = CoreAlone()
     for id_ in ("orders-1", "payments", "idle", "orders-2"):
         core.init(id_)
@@ -102,7 +102,7 @@ def test_state_filters_use_names_and_unknown_ones_are_returned(
     assert wanted.unknown_states == unknown
 
 
-def test_a_filter_by_producer_id() -> None:
+def test_transactions_are_filtered_by_producer_id() -> None:
     assert listed(busy_core(), ListTransactionsRequest(producer_id_filters=[1003, 1002, 5])) == ["idle", "orders-2"]
 
 
@@ -112,11 +112,11 @@ def test_a_filter_by_producer_id() -> None:
         (-1, ["orders-1", "payments", "idle", "orders-2"]),
         (0, ["orders-1", "payments", "idle"]),
         (2999, ["orders-1", "payments", "idle"]),
-        # What never began counts as begun before time itself, as in Kafka.
+        # As in Kafka, an id without a transaction passes every duration: its start is -1.
         (3000, ["idle"]),
     ],
 )
-def test_a_filter_by_duration(duration_ms: int, ids: list[str]) -> None:
+def test_transactions_are_filtered_by_duration(duration_ms: int, ids: list[str]) -> None:
     assert listed(busy_core(), ListTransactionsRequest(duration_filter=duration_ms)) == ids
 
 
@@ -138,7 +138,7 @@ def test_a_pattern_matches_whole_ids(pattern: str | None, ids: list[str]) -> Non
 
 
 @pytest.mark.parametrize("pattern", ["(", "[a", "a**", r"(a)\1", "(?=a)a", "(?<!b)a", "(?>a)", "a++", "(?P<x>a)(?P=x)"])
-def test_a_pattern_that_re2_does_not_take_is_refused(pattern: str) -> None:
+def test_a_pattern_that_re2_does_not_support_is_refused(pattern: str) -> None:
     request = ListTransactionsRequest(transactional_id_pattern=pattern)
     assert TransactionFilter.of(request) == ErrorCode.INVALID_REGULAR_EXPRESSION
 
@@ -146,12 +146,12 @@ def test_a_pattern_that_re2_does_not_take_is_refused(pattern: str) -> None:
 def test_no_pattern_takes_exponential_time() -> None:
     found = TransactionFilter.of(ListTransactionsRequest(transactional_id_pattern="(a+)+b"))
     assert isinstance(found, TransactionFilter)
-    # A search that goes back and forth would take longer than anybody lives.
+    # A backtracking search would take exponential time.
     assert found.pattern.fullmatch("a" * 10_000) is None
 
 
 @pytest.mark.parametrize("pattern", [r"\\1", r"\(\?=", r"a\++", "[(?=]+"])
-def test_a_pattern_that_resembles_unsupported_syntax_is_taken(pattern: str) -> None:
+def test_a_pattern_that_resembles_unsupported_syntax_is_accepted(pattern: str) -> None:
     assert isinstance(
         TransactionFilter.of(ListTransactionsRequest(transactional_id_pattern=pattern)), TransactionFilter
     )

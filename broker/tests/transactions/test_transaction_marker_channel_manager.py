@@ -482,7 +482,7 @@ class Coordinator:
 
     def __init__(self, failures: int = 0) -> None:
         self.checks = 0
-        """How often a marker of this coordinator was looked at."""
+        """The number of times that a channel has read `is_active`."""
         self.written: list[TopicPartition] = []
         self.failures = failures
 
@@ -499,7 +499,7 @@ class Coordinator:
 
 
 def markers_of(producer: int, *topics: str) -> TransactionMarkers:
-    """The markers of a producer that no partition knows."""
+    """Return markers of a producer that no partition knows."""
     return TransactionMarkers(
         transactional_id=f"tx-{producer}",
         producer=Producer(1_000_000 + producer, 0),

@@ -34,9 +34,9 @@ def test_requests_during_a_write_are_concurrent() -> None:
     assert core.outcome("first") == (ErrorCode.NONE, Producer(1000, 0))
     assert core.add(Producer(1000, 0), A0, request_id="second") is None
     assert core.add(Producer(1000, 0), A0) == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert core.add(Producer(5, 0), A0) == ErrorCode.INVALID_PRODUCER_ID_MAPPING, "nothing to wait for"
+    assert core.add(Producer(5, 0), A0) == ErrorCode.INVALID_PRODUCER_ID_MAPPING, "another producer does not wait"
     assert core.end(Producer(1000, 0)) == CONCURRENT
-    assert core.init("u", request_id="third") is None, "other ids do not mind"
+    assert core.init("u", request_id="third") is None, "other ids are not busy"
 
 
 def test_metadata_changes_only_when_the_record_is_replayed() -> None:
@@ -85,13 +85,13 @@ def test_after_a_timed_out_write_the_id_stays_busy() -> None:
     core.end(producer, commit=True, request_id="end")
     core.time_out()
     assert core.outcome("end") == UNAVAILABLE
-    assert core.end(producer, commit=False) == CONCURRENT, "it may be committed yet"
+    assert core.end(producer, commit=False) == CONCURRENT, "the timed-out write may still be committed"
     core.time_out()
     core.holds = False
     core.let_through()
     assert core.state() is TransactionState.PREPARE_COMMIT
     core.write_markers()
-    assert core.end(producer, commit=True) == (ErrorCode.NONE, Producer(1000, 1)), "the retry hears of it"
+    assert core.end(producer, commit=True) == (ErrorCode.NONE, Producer(1000, 1)), "the retry succeeds"
 
 
 def test_a_late_outcome_of_a_write_changes_nothing() -> None:
@@ -245,7 +245,7 @@ def test_an_abort_that_cannot_be_written_is_retried() -> None:
     core.refuses = ErrorCode.NONE
     core.pass_time(300)
     assert core.state() is TransactionState.PREPARE_ABORT
-    assert core.shard.transactions["t"].producer == Producer(1000, 1), "one epoch, however often it was tried"
+    assert core.shard.transactions["t"].producer == Producer(1000, 1), "the retries use one epoch"
 
 
 def test_an_abort_that_needs_a_fresh_producer_id_waits_for_one() -> None:

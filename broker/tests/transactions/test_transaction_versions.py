@@ -22,7 +22,7 @@ UPGRADE, DOWNGRADE = 1, 2
 
 
 async def advertised_level(client: Any) -> int | None:
-    """The level in the response of ApiVersions."""
+    """Return the level in the response of ApiVersions; None if it has none."""
     answer = await client.ask(ApiVersionsRequest("test", "1.0"), 4)
     return next((each.max_version_level for each in answer.finalized_features if each.name == FEATURE), None)
 
@@ -40,7 +40,7 @@ async def begin(client: Any, name: str) -> None:
 
 
 def version_written_last(node: Node) -> int:
-    """That of the newest value in `__transaction_state`."""
+    """Return the version of the last value in `__transaction_state`."""
     partition = node.broker.partitions.get("__transaction_state", 0)
     assert partition is not None
     found = partition.log.read(0, 1 << 20)

@@ -70,7 +70,7 @@ async def test_only_the_first_offset_commit_is_verified(
         (ErrorCode.CONCURRENT_TRANSACTIONS, VERIFIES, ErrorCode.CONCURRENT_TRANSACTIONS),
         (ErrorCode.CONCURRENT_TRANSACTIONS, ADDS, ErrorCode.CONCURRENT_TRANSACTIONS),
         (ErrorCode.NOT_COORDINATOR, ADDS, ErrorCode.NOT_COORDINATOR),
-        # The client need not look for this coordinator again, and the oldest know no better word.
+        # The client needs no other group coordinator; clients before v2 do not know COORDINATOR_LOAD_IN_PROGRESS.
         (ErrorCode.NETWORK_EXCEPTION, 2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
         (ErrorCode.NETWORK_EXCEPTION, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ],
