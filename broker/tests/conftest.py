@@ -217,9 +217,3 @@ def make_batch() -> Callable[..., bytes]:
 @pytest.fixture
 def make_produce() -> Callable[..., ProduceRequest]:
     return produce_request
-
-
-@pytest.fixture
-def make_client() -> Callable[..., Client]:
-    """A client over a given pair of streams."""
-    return Client

@@ -37,13 +37,6 @@ class Groups(Trio):
         assert found is not None
         return found
 
-    async def until_offsets_in_sync(self, *brokers: int) -> None:
-        def in_sync() -> bool:
-            found = self.cluster.controller.image.partition("__consumer_offsets", 0)
-            return found is not None and set(found.isr) == set(brokers)
-
-        await self.until(in_sync)
-
 
 class Member:
     """The only member of the group; it looks up its coordinator before every request."""
