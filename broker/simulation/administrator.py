@@ -17,7 +17,7 @@ from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 from odradek_wire.messages.elect_leaders import ElectLeadersRequest
 from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from simulation.checks import Checks
-from simulation.client import Client, UnreachableError, answer_to
+from simulation.client import Client, UnreachableError, response_class
 
 PASSING = "passing"
 """A topic that is created and deleted repeatedly."""
@@ -92,7 +92,7 @@ class Administrator:
         wanted = DeleteRecordsRequest.DeleteRecordsPartition(partition, before)
         request = DeleteRecordsRequest([DeleteRecordsRequest.DeleteRecordsTopic(self._topic, [wanted])], 3000)
         try:
-            await (await self._client.leader(*place)).ask(request, 2, answer_to(DeleteRecordsRequest))
+            await (await self._client.leader(*place)).ask(request, 2, response_class(DeleteRecordsRequest))
         except UnreachableError:
             pass
         finally:
@@ -100,6 +100,6 @@ class Administrator:
 
     async def _ask(self, request: Message, version: int) -> None:
         try:
-            await self._client.ask_controller(request, version, answer_to(type(request)))
+            await self._client.ask_controller(request, version, response_class(type(request)))
         except UnreachableError:
             self._client.note("no response")

@@ -60,7 +60,7 @@ class Wire(asyncio.Protocol):
             raise UnreachableError(f"{broker}: {type(error).__name__}") from None
         return wire
 
-    async def ask(self, request: Message, version: int, answer: type[R], timeout_s: float = TIMEOUT_S) -> R:
+    async def ask(self, request: Message, version: int, response_type: type[R], timeout_s: float = TIMEOUT_S) -> R:
         """Send a request and return its response. Raises UnreachableError; the request may have taken effect."""
         if self.lost or self._transport is None:
             raise UnreachableError(f"{self._broker}: closed")
@@ -74,11 +74,11 @@ class Wire(asyncio.Protocol):
         self._transport.write(len(frame).to_bytes(4) + frame)
         timeout = loop.call_later(timeout_s, self._give_up, waiting)
         try:
-            answered = await waiting
+            received = await waiting
         finally:
             timeout.cancel()
-        correlated, response = decode_response(answer, version, answered)
-        assert correlated == correlation_id, "answers come in order"
+        correlated, response = decode_response(response_type, version, received)
+        assert correlated == correlation_id, "responses come in order"
         return response
 
     def _give_up(self, waiting: asyncio.Future[bytes]) -> None:
@@ -160,23 +160,23 @@ class Client:
             self._wires[broker] = wire
         return wire
 
-    async def ask_any(self, request: Message, version: int, answer: type[R]) -> R:
+    async def ask_any(self, request: Message, version: int, response_type: type[R]) -> R:
         """Ask the brokers in random order until one responds. Raises UnreachableError."""
         brokers = list(self._brokers)
         self.chance.shuffle(brokers)
         for broker in brokers:
             try:
-                return await (await self.wire(broker)).ask(request, version, answer)
+                return await (await self.wire(broker)).ask(request, version, response_type)
             except UnreachableError:
                 continue
         raise UnreachableError("no broker responds")
 
-    async def ask_controller(self, request: Message, version: int, answer: type[R]) -> R:
+    async def ask_controller(self, request: Message, version: int, response_type: type[R]) -> R:
         """Ask the controller that Metadata names. Raises UnreachableError."""
         found = await self.ask_any(MetadataRequest([]), METADATA_VERSION, MetadataResponse)
         if found.controller_id < 0:
             raise UnreachableError("Metadata names no controller")
-        return await (await self.wire(f"broker-{found.controller_id}")).ask(request, version, answer)
+        return await (await self.wire(f"broker-{found.controller_id}")).ask(request, version, response_type)
 
     async def leader(self, topic: str, partition: int) -> Wire:
         """Return a connection to the cached leader. Raises UnreachableError."""
@@ -246,5 +246,5 @@ class Client:
         self._wires.clear()
 
 
-def answer_to(request: type[Message]) -> type[Message]:
+def response_class(request: type[Message]) -> type[Message]:
     return APIS[request.API_KEY].response_class()

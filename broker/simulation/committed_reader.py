@@ -57,10 +57,10 @@ class CommittedReader:
         request = FetchRequest(max_wait_ms=300, min_bytes=1, max_bytes=1 << 20, isolation_level=READ_COMMITTED)
         request.topics = [FetchRequest.FetchTopic(self._topic, partitions=[wanted])]
         try:
-            answer = await (await self._client.leader(*place)).ask(request, FETCH_VERSION, FetchResponse)
+            response = await (await self._client.leader(*place)).ask(request, FETCH_VERSION, FetchResponse)
         except UnreachableError:
             return False
-        data = answer.responses[0].partitions[0]
+        data = response.responses[0].partitions[0]
         if data.error_code:
             return False
         self.ends[partition] = data.high_watermark

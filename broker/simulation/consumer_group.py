@@ -84,9 +84,9 @@ class Member:
                 self._client.forget_coordinator(GROUP)
                 await asyncio.sleep(self._client.chance.uniform(0.05, 0.5))
 
-    async def _ask(self, request: Message, version: int, answer: type[R], timeout_s: float = 5.0) -> R:
+    async def _ask(self, request: Message, version: int, response_type: type[R], timeout_s: float = 5.0) -> R:
         wire = await self._client.coordinator(GROUP)
-        return await wire.ask(request, version, answer, timeout_s)
+        return await wire.ask(request, version, response_type, timeout_s)
 
     # -- membership ---------------------------------------------------------------------------------------------------
 
@@ -136,9 +136,9 @@ class Member:
         floors = {partition: self._checks.last_committed(GROUP, (self._topic, partition)) for partition in mine}
         request = OffsetFetchRequest(GROUP, [OffsetFetchRequest.OffsetFetchRequestTopic(self._topic, mine)])
         request.require_stable = True
-        answer = await self._ask(request, FETCH_VERSION, OffsetFetchResponse)
-        self._judge(answer.error_code)
-        for found in answer.topics[0].partitions:
+        response = await self._ask(request, FETCH_VERSION, OffsetFetchResponse)
+        self._judge(response.error_code)
+        for found in response.topics[0].partitions:
             self._judge(found.error_code)
             partition, offset = found.partition_index, found.committed_offset
             self._checks.offset_fetch_returned(GROUP, (self._topic, partition), floors[partition], offset)
@@ -205,9 +205,9 @@ class Member:
         request = OffsetCommitRequest(GROUP, self._generation, self._id)
         request.topics = [OffsetCommitRequest.OffsetCommitRequestTopic(self._topic, partitions=partitions)]
         generation, newest = self._generation, checks.generation_of(GROUP)
-        answer = await self._ask(request, COMMIT_VERSION, OffsetCommitResponse)
+        response = await self._ask(request, COMMIT_VERSION, OffsetCommitResponse)
         error = ErrorCode.NONE
-        for found in answer.topics[0].partitions:
+        for found in response.topics[0].partitions:
             partition, error = found.partition_index, ErrorCode(found.error_code)
             place = (self._topic, partition)
             if error is ErrorCode.NONE:

@@ -1,7 +1,8 @@
-"""What befalls a broker that is alone: its process ends, again and again, wherever its disk was; or its disk refuses.
+"""Crashes of a single broker: its process ends at a random disk operation, again and again, or an operation fails.
 
-Half of the points are of a kind, any that was seen alike: most of what a disk does is appending and syncing, and a
-checkpoint's turn would hardly ever come. Some are met while the process starts, or while it stops.
+Half of the crash points are drawn by kind of operation, each kind with the same probability: most disk operations
+append or sync, so that a draw among all operations would hardly ever choose a checkpoint. Some crashes happen while the
+process starts or stops.
 """
 
 from __future__ import annotations

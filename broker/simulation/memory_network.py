@@ -362,13 +362,13 @@ class MemoryTransport(asyncio.Transport):
         self._unsent.clear()
         self._unsent_bytes = 0
 
-    def _end(self, error: Exception | None, told: str | None) -> None:
+    def _end(self, error: Exception | None, last: str | None) -> None:
         self._lost = True
-        if told is not None:
-            self._send_off(told)
-        self._loop.call_soon(self._tell_lost, error, context=self._context)
+        if last is not None:
+            self._send_off(last)
+        self._loop.call_soon(self._connection_lost, error, context=self._context)
 
-    def _tell_lost(self, error: Exception | None) -> None:
+    def _connection_lost(self, error: Exception | None) -> None:
         if self.other._lost:
             self._network.forget(self)
             self._network.forget(self.other)

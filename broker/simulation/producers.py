@@ -113,15 +113,15 @@ class Producer:
         except UnreachableError:
             client.forget_leader(*place)
             return None
-        answer = response.responses[0].partition_responses[0]
-        error = ErrorCode(answer.error_code)
+        stored = response.responses[0].partition_responses[0]
+        error = ErrorCode(stored.error_code)
         if error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            error, answer.base_offset = ErrorCode.NONE, -1
+            error, stored.base_offset = ErrorCode.NONE, -1
         if error is ErrorCode.NONE:
             self.acknowledged += len(batch.values)
-            client.note(f"{batch.values[0].decode()} +{len(batch.values)} acks={self._acks} at {answer.base_offset}")
+            client.note(f"{batch.values[0].decode()} +{len(batch.values)} acks={self._acks} at {stored.base_offset}")
             if self._promised:
-                self._checks.acknowledged_at(place, answer.base_offset, batch.values)
+                self._checks.acknowledged_at(place, stored.base_offset, batch.values)
         else:
             client.note(f"{batch.values[0].decode()} +{len(batch.values)}: {error.name}")
             if error in MOVED:

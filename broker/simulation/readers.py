@@ -156,14 +156,14 @@ class SessionReader:
             request.topics = [FetchRequest.FetchTopic(self._topic, partitions=news)] if news else []
             gone = sorted(sent.keys() - wanted.keys())
             request.forgotten_topics_data = [FetchRequest.ForgottenTopic(self._topic, partitions=gone)] if gone else []
-            answer = await wire.ask(request, FETCH_VERSION, FetchResponse)
-            if answer.error_code:
-                self._client.note(f"the fetch session with broker {broker} ends: {ErrorCode(answer.error_code).name}")
+            response = await wire.ask(request, FETCH_VERSION, FetchResponse)
+            if response.error_code:
+                self._client.note(f"the fetch session with broker {broker} ends: {ErrorCode(response.error_code).name}")
                 return
-            sent, session_id, epoch = wanted, answer.session_id, epoch + 1
+            sent, session_id, epoch = wanted, response.session_id, epoch + 1
             if not session_id:  # the broker's cache of sessions is full
                 sent, epoch = {}, 0
-            parts = [self._take(data, wanted) for topic in answer.responses for data in topic.partitions]
+            parts = [self._take(data, wanted) for topic in response.responses for data in topic.partitions]
             if not all(parts):
                 await asyncio.sleep(self._client.chance.uniform(0.1, 0.4))
 
@@ -210,9 +210,9 @@ class LatestOffsetReader:
         except UnreachableError:
             client.forget_leader(*place)
             return False
-        answer = response.topics[0].partitions[0]
-        if answer.error_code:
+        partition_response = response.topics[0].partitions[0]
+        if partition_response.error_code:
             client.forget_leader(*place)
             return False
-        self._checks.list_offsets_returned(place, floor, epoch, answer.offset)
+        self._checks.list_offsets_returned(place, floor, epoch, partition_response.offset)
         return True

@@ -1,4 +1,4 @@
-"""What a bank's statements tell."""
+"""The rules of the bank: a broken one is found in the statements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the end of a simulation tells of records whose offsets nobody was told."""
+"""The checks at the end of a simulation: lost records, compacted keys, gaps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def test_a_record_that_delete_records_may_remove_is_not_missed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lost", "deleted"), [(b"p:5", 5), (b"p:3", 0), (b"plain:9", 0)], ids=["behind-one-that-stays", "none", "plain"]
+    ("lost", "deleted"),
+    [(b"p:5", 5), (b"p:3", 0), (b"plain:9", 0)],
+    ids=["after-a-stored-one", "nothing-deleted", "plain"],
 )
 def test_a_lost_record_is_found(lost: bytes, deleted: int) -> None:
     with pytest.raises(Violation, match="acknowledged and are lost"):

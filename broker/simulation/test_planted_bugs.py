@@ -1,4 +1,4 @@
-"""Each rule is broken on purpose, in the broker's own code, and the simulation finds it within a few seeds."""
+"""Deliberate bugs in replication, groups and logs: the simulation finds each within a few seeds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from simulation.simulation import SETTLED_WITHIN_S, Failure, Script, Simulation,
 
 pytestmark = pytest.mark.long
 SEEDS = range(40)
-"""With a script where what it takes is rare."""
+"""The seeds that may pass before one finds the bug. A bug that random faults rarely reveal has a script of faults."""
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -94,7 +94,7 @@ def isr_that_admits_lagging_followers(patch: pytest.MonkeyPatch) -> None:
         return effects
 
     patch.setattr(PartitionLeader, "follower_fetched", taking)
-    # Such a proposal holds the high watermark back as long as it lasts; a bug would not be half.
+    # A pending proposal would hold the high watermark back, and so hide the bug.
     advance = PartitionLeader.advance_high_watermark
 
     def advancing(self: PartitionLeader) -> list[Any]:
@@ -182,7 +182,7 @@ def fetch_session_without_updates(patch: pytest.MonkeyPatch) -> None:
     update = FetchSession.update
 
     def updating(self: FetchSession, wanted: Any, forgotten: Any) -> None:
-        known = {} if self.privileged else self.partitions  # followers are not to stumble over it first
+        known = {} if self.privileged else self.partitions  # only sessions of consumers have the bug
         update(self, [each for each in wanted if (each.topic, each.index) not in known], forgotten)
 
     patch.setattr(FetchSession, "update", updating)
@@ -211,7 +211,7 @@ def recovery_point_beyond_the_flushed_offset(patch: pytest.MonkeyPatch) -> None:
 
 
 async def two_brokers_are_killed_together(simulation: Simulation) -> None:
-    """Again and again: the second has just been elected, and the third has just heard of it."""
+    """Kill two of three brokers repeatedly, soon after an election."""
     cluster = simulation.cluster
     for _ in range(4):
         await asyncio.sleep(simulation.chance.uniform(2, 3))
@@ -224,7 +224,7 @@ async def two_brokers_are_killed_together(simulation: Simulation) -> None:
 
 
 async def each_broker_is_cut_off_and_killed(simulation: Simulation) -> None:
-    """What it takes meanwhile, it takes alone."""
+    """Let each broker append records that no other broker has, and kill it."""
     cluster, network = simulation.cluster, simulation.network
     for broker in cluster.ids:
         host = cluster.hosts[broker]
@@ -243,7 +243,7 @@ async def no_faults(simulation: Simulation) -> None:
 
 
 async def a_log_directory_of_every_broker_fails(simulation: Simulation) -> None:
-    """One after the other, and is well again when the next one's does: nobody is started anew."""
+    """Fail each log directory in turn; each works again before the next one fails. No broker restarts."""
     cluster = simulation.cluster
     for host in cluster.hosts:
         await asyncio.sleep(2)
@@ -282,7 +282,7 @@ PLANTED: list[tuple[Plant, str, Script | None]] = [
 def test_the_simulation_finds(plant: Plant, rule: str, script: Script | None, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     if rule != ALL_IN_SYNC:
-        # It looks into the brokers, and would be faster than any client.
+        # This check looks into the brokers, and would find every bug before the checks of clients do.
         monkeypatch.setattr(Checks, "isr_ends", lambda *facts: None)
     found = next(filter(None, (_why(seed, script, 20) for seed in SEEDS)), "nothing")
     assert re.search(rule, found), found
@@ -291,14 +291,14 @@ def test_the_simulation_finds(plant: Plant, rule: str, script: Script | None, mo
 def test_the_simulation_finds_a_fetch_session_without_updates(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its reader asks again and again, at once: it is not to go on for long."""
+    """The run is short, because the reader repeats its Fetch without a pause."""
     fetch_session_without_updates(monkeypatch)
     with pytest.raises(Failure, match="the reader reaches the end"):
         simulate(0, script=no_faults, settled_within_s=4, workloads=())
 
 
 async def one_isr_member_loses_power_and_another_is_killed(simulation: Simulation) -> None:
-    """Both may lead as far as the controller can tell from the ISR alone; the first to return lacks a part."""
+    """By the ISR alone, the controller may elect either broker, but the first one that returns has lost records."""
     cluster = simulation.cluster
     first, second, third = cluster.ids[:3]
     await asyncio.sleep(3)

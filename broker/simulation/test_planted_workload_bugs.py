@@ -1,4 +1,4 @@
-"""What the bank, the rivals and the compacted keys are there for is broken on purpose, in the broker's own code."""
+"""Deliberate bugs in transactions and compaction: the optional workloads find each within a few seeds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def transaction_completed_before_its_markers(patch: pytest.MonkeyPatch) -> None:
     add = TransactionMarkerChannelManager.add
 
     def hasty(self: TransactionMarkerChannelManager, coordinator: Any, markers: Any) -> None:
-        if markers.transactional_id != BANK:  # of other workloads the transactors would find it as well
+        if markers.transactional_id != BANK:  # the checks of other workloads would find the bug, too
             return add(self, coordinator, markers)
         coordinator.markers_written(markers, markers.partitions)
         asyncio.get_running_loop().call_later(0.7, add, self, coordinator, markers)
@@ -124,7 +124,7 @@ def _why(seed: int, workload: OptionalWorkload) -> str | None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_bank_producers_are_fenced_and_keys_are_compacted(kind: Kind) -> None:
-    """Or else nothing would be checked."""
+    """Otherwise the checks of these workloads would have nothing to check."""
     runs = [simulate(seed, kind, workloads=OPTIONAL_WORKLOADS) for seed in range(2)]
     banks = [run.bank for run in runs if run.bank is not None]
     assert sum(bank.transfers for bank in banks) > 10

@@ -1,4 +1,4 @@
-"""What only a cluster over ZooKeeper can get wrong is broken on purpose, in its own code, and we find it."""
+"""Deliberate bugs in the code for ZooKeeper: the simulation finds each within a few seeds."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def broker_that_accepts_requests_for_an_old_broker_epoch(patch: pytest.MonkeyPat
     stale = ControlRequestAdapter.epoch_error
 
     def any_registration(self: ControlRequestAdapter, request: Any) -> ErrorCode:
-        told, request.broker_epoch = request.broker_epoch, self.broker_epoch
+        sent, request.broker_epoch = request.broker_epoch, self.broker_epoch
         try:
             return stale(self, request)
         finally:
-            request.broker_epoch = told
+            request.broker_epoch = sent
 
     patch.setattr(ControlRequestAdapter, "epoch_error", any_registration)
 
@@ -63,11 +63,11 @@ def controller_that_accepts_an_old_broker_epoch(patch: pytest.MonkeyPatch) -> No
 
     def any_registration(image: ClusterImage, request: Any, *rest: Any) -> Any:
         epoch = image.brokers[request.broker_id].epoch
-        request.broker_epoch, told = epoch, request.broker_epoch
+        request.broker_epoch, sent = epoch, request.broker_epoch
         try:
             return decide(image, request, *rest)
         finally:
-            request.broker_epoch = told
+            request.broker_epoch = sent
 
     patch.setattr(alter_partition_command, "alter_partition", any_registration)
 
@@ -107,22 +107,22 @@ async def _create(client: Client, broker: int, name: str) -> None:
         wire = await client.wire(f"broker-{broker}")
         await wire.ask(CreateTopicsRequest([topic], 1000), 7, CreateTopicsResponse, 1.0)
     except UnreachableError:
-        client.note("no answer")
+        client.note("no response")
 
 
 async def a_deposed_controller_is_cut_off(simulation: Simulation) -> None:
-    """It is asked for something; and what it was saying to one broker reaches it only now."""
+    """The deposed controller gets a request, and its delayed request to one broker arrives."""
     cluster, controller, other = await _controller_and_another(simulation)
     client = simulation.client("tool")
     ways = [(f"broker-{controller}", f"broker-{other}")]
     simulation.network.block(ways)
-    await _create(client, controller, "said-before")
+    await _create(client, controller, "requested-before")
     session = cluster.sessions[controller]
     cluster.zookeeper.cut(session, to_server=False)
     cluster.zookeeper.force(Delete(paths.CONTROLLER))
     await asyncio.sleep(1)
     simulation.network.unblock(ways)
-    await _create(client, controller, "decided-after")
+    await _create(client, controller, "requested-after")
     await asyncio.sleep(3)
     cluster.processes[controller].call(cluster.zookeeper.heal, session)
     await asyncio.sleep(5)
@@ -132,7 +132,7 @@ async def a_broker_restarts_unseen_by_the_controller(simulation: Simulation) -> 
     cluster, controller, other = await _controller_and_another(simulation)
     ways = [(f"broker-{controller}", f"broker-{other}")]
     simulation.network.block(ways)
-    await _create(simulation.client("tool"), controller, "said-before")
+    await _create(simulation.client("tool"), controller, "requested-before")
     session = cluster.sessions[controller]
     cluster.zookeeper.cut(session, to_server=False)
     cluster.zookeeper.expire(cluster.sessions[other])
@@ -144,7 +144,7 @@ async def a_broker_restarts_unseen_by_the_controller(simulation: Simulation) -> 
 
 
 async def a_leader_restarts_with_an_alter_partition_in_flight(simulation: Simulation) -> None:
-    """Its followers are cut off: it has them taken out of the ISR."""
+    """The followers are cut off, so that the leader sends AlterPartition to remove them from the ISR."""
     cluster, controller, _ = await _controller_and_another(simulation)
     for leader in cluster.ids:
         if leader == controller:

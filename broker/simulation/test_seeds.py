@@ -1,4 +1,4 @@
-"""Every seed keeps the rules of `checks`. `make simulate SEEDS=1000` runs more of them."""
+"""Every seed of the simulation passes its checks. `make simulate SEEDS=1000` runs more seeds."""
 
 from __future__ import annotations
 

@@ -92,9 +92,9 @@ class TransactionalProducer:
         for partition in range(self._partitions):
             self._client.forget_leader(self._topic, partition)
 
-    async def _ask(self, request: Message, version: int, answer: type[R], *, of_group: bool = False) -> R:
+    async def _ask(self, request: Message, version: int, response_type: type[R], *, of_group: bool = False) -> R:
         key = (GROUP, GROUPS) if of_group else (self._id, TRANSACTIONS)
-        return await (await self._client.coordinator(*key)).ask(request, version, answer)
+        return await (await self._client.coordinator(*key)).ask(request, version, response_type)
 
     async def _back_off(self, what: str, error: int) -> None:
         """Wait before the next try. Raises GivenUpError for an error that a retry cannot mend."""
@@ -120,8 +120,8 @@ class TransactionalProducer:
             request.v3_and_below_transactional_id = self._id
             request.v3_and_below_producer_id, request.v3_and_below_producer_epoch = self._producer
             request.v3_and_below_topics = [topic]
-            answer = await self._ask(request, 3, AddPartitionsToTxnResponse)
-            results = answer.results_by_topic_v3_and_below[0].results_by_partition
+            response = await self._ask(request, 3, AddPartitionsToTxnResponse)
+            results = response.results_by_topic_v3_and_below[0].results_by_partition
             error = next((each.partition_error_code for each in results if each.partition_error_code), 0)
             if not error:
                 return
@@ -146,12 +146,12 @@ class TransactionalProducer:
             try:
                 wire = await self._client.leader(*place)
                 version = 12 if self._implicit else 9
-                answer = await wire.ask(request, version, ProduceResponse)
+                response = await wire.ask(request, version, ProduceResponse)
             except UnreachableError:
                 self._client.forget_leader(*place)
                 await asyncio.sleep(self._client.chance.uniform(0.05, 0.3))
                 continue
-            error = answer.responses[0].partition_responses[0].error_code
+            error = response.responses[0].partition_responses[0].error_code
             if error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                 self._sequences[partition] = sequence + len(values)
                 return
@@ -163,14 +163,14 @@ class TransactionalProducer:
         self._checks.ending(transaction, self._id, self._producer, commit=commit)
         for _ in range(TRIES):
             request = EndTxnRequest(self._id, *self._producer, commit)
-            answer = await self._ask(request, 5 if self._implicit else 3, EndTxnResponse)
-            if not answer.error_code:
+            response = await self._ask(request, 5 if self._implicit else 3, EndTxnResponse)
+            if not response.error_code:
                 self._client.note(f"{transaction.decode()} is {'committed' if commit else 'aborted'}")
                 self._checks.ended(transaction, commit=commit)
                 if self._implicit:
-                    self._use((answer.producer_id, answer.producer_epoch))
+                    self._use((response.producer_id, response.producer_epoch))
                 return
-            await self._back_off("EndTxn", answer.error_code)
+            await self._back_off("EndTxn", response.error_code)
         raise GivenUpError(f"EndTxn: every one of {TRIES} tries failed")
 
     # -- offsets ------------------------------------------------------------------------------------------------------
@@ -193,10 +193,10 @@ class TransactionalProducer:
             topic = OffsetFetchRequest.OffsetFetchRequestTopic(source[0], [source[1]])
             stable = OffsetFetchRequest(GROUP, [topic])
             stable.require_stable = True
-            answer = await self._ask(stable, 7, OffsetFetchResponse, of_group=True)
-            error = answer.error_code or answer.topics[0].partitions[0].error_code
+            response = await self._ask(stable, 7, OffsetFetchResponse, of_group=True)
+            error = response.error_code or response.topics[0].partitions[0].error_code
             if not error:
-                return answer.topics[0].partitions[0].committed_offset
+                return response.topics[0].partitions[0].committed_offset
             await self._back_off("OffsetFetch", error)
 
     async def commit_offset(self, source: TopicPartition, offset: int) -> None:
@@ -214,8 +214,8 @@ class TransactionalProducer:
             partition.committed_metadata = ""
             request.topics = [TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(source[0], [partition])]
             version = 5 if self._implicit else 3
-            answer = await self._ask(request, version, TxnOffsetCommitResponse, of_group=True)
-            error = answer.topics[0].partitions[0].error_code
+            response = await self._ask(request, version, TxnOffsetCommitResponse, of_group=True)
+            error = response.topics[0].partitions[0].error_code
             if not error:
                 return
             await self._back_off("TxnOffsetCommit", error)
