@@ -19,7 +19,7 @@ _MESSAGES = [Message(b"%d" % number) for number in range(20)]
 def cluster(broker_name: str) -> Iterator[Cluster]:
     """A broker with simulated faults."""
     if broker_name != "odradek":
-        pytest.skip("only Odradek loses answers when it is told to")
+        pytest.skip("only Odradek has faults")
     with Cluster(process=True, config={"node.id": "1"}) as running:
         yield running
 

@@ -51,10 +51,10 @@ def test_dump_log_reads_every_file(option: str, version: str, data: Path) -> Non
     files = [file for file in data.rglob("*") if file.suffix in suffixes and file.parent.name != "__cluster_metadata-0"]
     assert len(files) > 10
 
-    told = JavaTools(version).run("kafka-dump-log", option, "--files", ",".join(map(str, files)))
+    output = JavaTools(version).run("kafka-dump-log", option, "--files", ",".join(map(str, files)))
 
-    assert [line for line in told.splitlines() if any(each in line for each in _COMPLAINTS)] == []
-    assert told.count("Dumping ") == len(files)
+    assert [line for line in output.splitlines() if any(each in line for each in _COMPLAINTS)] == []
+    assert output.count("Dumping ") == len(files)
 
 
 @pytest.mark.parametrize("version", [KAFKA_4_3, KAFKA_3_9])
@@ -76,9 +76,9 @@ def test_dump_log_reads_the_files_of_a_running_broker(version: str, tmp_path: Pa
         assert len(before[indexes[0]]) > 8 * 64
         assert len(before[indexes[1]]) > 0
         for options in ([], ["--deep-iteration"], ["--index-sanity-check"], ["--verify-index-only"]):
-            told = tools.run("kafka-dump-log", *options, "--files", ",".join(map(str, [*logs, *indexes])))
-            assert [line for line in told.splitlines() if any(each in line for each in _COMPLAINTS)] == []
-            assert told.count("Dumping ") == 6
+            output = tools.run("kafka-dump-log", *options, "--files", ",".join(map(str, [*logs, *indexes])))
+            assert [line for line in output.splitlines() if any(each in line for each in _COMPLAINTS)] == []
+            assert output.count("Dumping ") == 6
         assert {path: path.read_bytes() for path in (tmp_path / "long-0").glob("*index")} == {
             path: before[path] for path in indexes[:2]
         }
@@ -91,9 +91,9 @@ def test_dump_log_reads_snapshots_offsets_and_metadata(version: str, data: Path)
     def dump(pattern: str, *options: str) -> str:
         files = [str(file) for file in data.rglob(pattern)]
         assert files, pattern
-        told = tools.run("kafka-dump-log", *options, "--files", ",".join(files))
-        assert [line for line in told.splitlines() if any(each in line for each in _COMPLAINTS)] == []
-        return told
+        output = tools.run("kafka-dump-log", *options, "--files", ",".join(files))
+        assert [line for line in output.splitlines() if any(each in line for each in _COMPLAINTS)] == []
+        return output
 
     assert "producerId: " in dump("long-*/*.snapshot")
     offsets = dump("__consumer_offsets-*/*.log", "--offsets-decoder")

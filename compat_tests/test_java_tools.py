@@ -96,9 +96,9 @@ def test_kafka_get_offsets_knows_the_ends(tools: JavaTools, make_topic: Callable
 def test_kafka_log_dirs_names_every_partition(tools: JavaTools, topic: str, servers: str) -> None:
     _filled(servers, topic, 10)
 
-    told = tools.run("kafka-log-dirs", "--bootstrap-server", servers, "--describe", "--topic-list", topic)
+    output = tools.run("kafka-log-dirs", "--bootstrap-server", servers, "--describe", "--topic-list", topic)
 
-    answer = json.loads(told.splitlines()[-1])
+    answer = json.loads(output.splitlines()[-1])
     (broker,) = answer["brokers"]
     (directory,) = broker["logDirs"]
     (partition,) = directory["partitions"]
@@ -113,9 +113,9 @@ def test_kafka_delete_records_moves_the_start(tools: JavaTools, topic: str, serv
     with open(file, "w") as offsets:
         json.dump({"partitions": [{"topic": topic, "partition": 0, "offset": 7}], "version": 1}, offsets)
 
-    told = tools.run("kafka-delete-records", "--bootstrap-server", servers, "--offset-json-file", file)
+    output = tools.run("kafka-delete-records", "--bootstrap-server", servers, "--offset-json-file", file)
 
-    assert f"partition: {topic}-0\tlow_watermark: 7" in told
+    assert f"partition: {topic}-0\tlow_watermark: 7" in output
     assert [each.value for each in LIBRARIES[0].consume(servers, topic, 3, offset=7)] == [b"7", b"8", b"9"]
     assert tools.run(
         "kafka-get-offsets", "--bootstrap-server", servers, "--topic", topic, "--time", "-2"
@@ -149,21 +149,21 @@ def test_kafka_consumer_groups_describes_resets_and_deletes(tools: JavaTools, to
 
 
 def test_kafka_broker_api_versions_understands_every_line(tools: JavaTools, servers: str) -> None:
-    told = tools.run("kafka-broker-api-versions", "--bootstrap-server", servers)
+    output = tools.run("kafka-broker-api-versions", "--bootstrap-server", servers)
 
-    lines = [line.strip() for line in told.splitlines()]
+    lines = [line.strip() for line in output.splitlines()]
     served = dict(re.findall(r"^(\w+)\(\d+\): (\d+ to \d+|\d+) ", "\n".join(lines), re.MULTILINE))
     assert {"Produce", "Fetch", "ListOffsets", "Metadata", "JoinGroup", "OffsetCommit", "CreateTopics"} <= set(served)
 
 
 def test_the_verifiable_tools_see_every_record(tools: JavaTools, topic: str, servers: str) -> None:
     where = ("--bootstrap-server", servers, "--topic", topic)
-    told = tools.run("kafka-verifiable-producer", *where, "--max-messages", "1000", "--acks", "-1")
-    events = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
+    output = tools.run("kafka-verifiable-producer", *where, "--max-messages", "1000", "--acks", "-1")
+    events = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     assert sorted(each["offset"] for each in events if each["name"] == "producer_send_success") == list(range(1000))
 
-    told = tools.run("kafka-verifiable-consumer", *where, "--group-id", topic, "--max-messages", "1000")
-    events = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
+    output = tools.run("kafka-verifiable-consumer", *where, "--group-id", topic, "--max-messages", "1000")
+    events = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     assert sum(each["count"] for each in events if each["name"] == "records_consumed") == 1000
     assert all(each["success"] for each in events if each["name"] == "offsets_committed")
 

@@ -107,10 +107,10 @@ def test_kafka_topics_applies_a_replica_assignment(at: At) -> None:
            "--replica-assignment", "0:1,1:2,2:0,2:1")  # fmt: skip
     at.until_in_sync(name)
 
-    told = at.run("kafka-topics", "--describe", "--topic", name)
+    output = at.run("kafka-topics", "--describe", "--topic", name)
 
-    assert re.search(r"PartitionCount: 4\s+ReplicationFactor: 2", told)
-    assert _described(told) == [
+    assert re.search(r"PartitionCount: 4\s+ReplicationFactor: 2", output)
+    assert _described(output) == [
         ["0", "0", "0,1", "0,1"],
         ["1", "1", "1,2", "1,2"],
         ["2", "2", "2,0", "2,0"],
@@ -146,8 +146,10 @@ def test_kafka_topics_finds_partitions_that_lack_replicas(at: At) -> None:
     }
 
     def found(topic: str) -> dict[str, list[str]]:
-        told = {kind: at.run("kafka-topics", "--describe", option, "--topic", topic) for kind, option in asked.items()}
-        return {kind: [line[0] for line in _described(text)] for kind, text in told.items()}
+        output = {
+            kind: at.run("kafka-topics", "--describe", option, "--topic", topic) for kind, option in asked.items()
+        }
+        return {kind: [line[0] for line in _described(text)] for kind, text in output.items()}
 
     nothing: dict[str, list[str]] = {kind: [] for kind in asked}
     assert found(name) == nothing
@@ -171,17 +173,17 @@ def test_kafka_reassign_partitions_with_a_throttle(at: At) -> None:
     at.fill(name, 3)
 
     topics = at.file({"topics": [{"topic": name}], "version": 1})
-    told = at.run("kafka-reassign-partitions", "--generate", "--topics-to-move-json-file", topics,
+    output = at.run("kafka-reassign-partitions", "--generate", "--topics-to-move-json-file", topics,
                   "--broker-list", "0,1")  # fmt: skip
-    current, proposed = (json.loads(line) for line in told.splitlines() if line.startswith("{"))
+    current, proposed = (json.loads(line) for line in output.splitlines() if line.startswith("{"))
     assert [each["replicas"] for each in current["partitions"]] == [[0, 1], [1, 2], [2, 0]]
     assert all(set(each["replicas"]) == {0, 1} for each in proposed["partitions"])
     assert all(each["log_dirs"] == ["any", "any"] for each in proposed["partitions"])
 
     file = ("--reassignment-json-file", at.reassignment(name, {0: [2, 1], 1: [0, 1, 2]}))
-    told = at.run("kafka-reassign-partitions", "--execute", *file, "--throttle", "10000000")
-    assert "The inter-broker throttle limit was set to 10000000 B/s" in told
-    assert f"Successfully started partition reassignments for {name}-0,{name}-1" in told
+    output = at.run("kafka-reassign-partitions", "--execute", *file, "--throttle", "10000000")
+    assert "The inter-broker throttle limit was set to 10000000 B/s" in output
+    assert f"Successfully started partition reassignments for {name}-0,{name}-1" in output
     described = at.run("kafka-configs", "--describe", "--entity-type", "topics", "--entity-name", name)
     assert "follower.replication.throttled.replicas=0:2,1:0" in described
     assert "leader.replication.throttled.replicas=0:0,0:1,1:1,1:2" in described
@@ -191,10 +193,10 @@ def test_kafka_reassign_partitions_with_a_throttle(at: At) -> None:
         assert "follower.replication.throttled.rate=10000000" in described
 
     at.until(lambda: "No partition reassignments found." in at.run("kafka-reassign-partitions", "--list"))
-    told = at.run("kafka-reassign-partitions", "--verify", *file)
-    assert f"Reassignment of partition {name}-0 is completed." in told
-    assert f"Reassignment of partition {name}-1 is completed." in told
-    assert f"Clearing topic-level throttles on topic {name}" in told
+    output = at.run("kafka-reassign-partitions", "--verify", *file)
+    assert f"Reassignment of partition {name}-0 is completed." in output
+    assert f"Reassignment of partition {name}-1 is completed." in output
+    assert f"Clearing topic-level throttles on topic {name}" in output
     assert at.replicas(name) == [[2, 1], [0, 1, 2], [2, 0]]
     for kind, entity in (("topics", name), ("brokers", "0")):
         assert "throttled" not in at.run("kafka-configs", "--describe", "--entity-type", kind, "--entity-name", entity)
@@ -215,16 +217,16 @@ def test_kafka_reassign_partitions_cancels_a_reassignment(at: At) -> None:
     at.fill(name, 2, 2000, size=4000)
     file = ("--reassignment-json-file", at.reassignment(name, {0: [1, 2]}))
     at.run("kafka-reassign-partitions", "--execute", *file, "--throttle", "1")
-    under_way = ("--reassignment-json-file", at.reassignment(name, {0: [1, 2], 1: [1, 0]}))
+    in_progress = ("--reassignment-json-file", at.reassignment(name, {0: [1, 2], 1: [1, 0]}))
 
     listed = at.run("kafka-reassign-partitions", "--list")
     assert f"{name}-0: replicas: 1,2,0. adding: 2. removing: 0." in listed
-    told = at.run("kafka-reassign-partitions", "--verify", *under_way)
-    assert f"Reassignment of partition {name}-0 is still in progress." in told
-    assert f"Reassignment of partition {name}-1 is completed." in told
+    output = at.run("kafka-reassign-partitions", "--verify", *in_progress)
+    assert f"Reassignment of partition {name}-0 is still in progress." in output
+    assert f"Reassignment of partition {name}-1 is completed." in output
 
-    told = at.run("kafka-reassign-partitions", "--cancel", *file)
-    assert f"Successfully cancelled partition reassignment for: {name}-0" in told
+    output = at.run("kafka-reassign-partitions", "--cancel", *file)
+    assert f"Successfully cancelled partition reassignment for: {name}-0" in output
     assert "No partition reassignments found." in at.run("kafka-reassign-partitions", "--list")
     # A cancellation does not keep the order of the replicas.
     assert at.replicas(name) == [[1, 0], [1, 0]]
@@ -248,18 +250,18 @@ def test_a_broker_is_drained(at: At) -> None:
     name = at.create("drained", [0, 2], [2, 1], [1, 2])
     at.fill(name, 3)
     topics = at.file({"topics": [{"topic": name}], "version": 1})
-    told = at.run("kafka-reassign-partitions", "--generate", "--topics-to-move-json-file", topics,
+    output = at.run("kafka-reassign-partitions", "--generate", "--topics-to-move-json-file", topics,
                   "--broker-list", "0,1")  # fmt: skip
-    proposed = json.loads(told.splitlines()[-1])
+    proposed = json.loads(output.splitlines()[-1])
     at.reassigned(name, {each["partition"]: each["replicas"] for each in proposed["partitions"]})
 
     assert all(set(replicas) == {0, 1} for replicas in at.replicas(name))
     at.until(lambda: _sizes(at.run("kafka-log-dirs", "--describe", "--broker-list", "2", "--topic-list", name)) == {})
 
 
-def _sizes(told: str) -> dict[tuple[int, str], int]:
+def _sizes(output: str) -> dict[tuple[int, str], int]:
     """Return the bytes by broker and partition from the output of kafka-log-dirs."""
-    answer = json.loads(told.splitlines()[-1])
+    answer = json.loads(output.splitlines()[-1])
     return {
         (broker["broker"], partition["partition"]): partition["size"]
         for broker in answer["brokers"]
@@ -290,16 +292,16 @@ def test_kafka_leader_election_brings_preferred_leaders_back(at: At) -> None:
     at.cluster.start(1)
     at.until_in_sync(name)
 
-    told = at.run("kafka-leader-election", *preferred, "--topic", name, "--partition", "0")
-    assert f"Successfully completed leader election (PREFERRED) for partitions {name}-0" in told
+    output = at.run("kafka-leader-election", *preferred, "--topic", name, "--partition", "0")
+    assert f"Successfully completed leader election (PREFERRED) for partitions {name}-0" in output
     at.until(lambda: at.leaders(name) == [1, 0, 0, 0])
-    told = at.run("kafka-leader-election", *preferred, "--topic", name, "--partition", "0")
-    assert f"Valid replica already elected for partitions {name}-0" in told
+    output = at.run("kafka-leader-election", *preferred, "--topic", name, "--partition", "0")
+    assert f"Valid replica already elected for partitions {name}-0" in output
 
     file = at.file({"partitions": [{"topic": name, "partition": 1}, {"topic": name, "partition": 3}]})
-    told = at.run("kafka-leader-election", *preferred, "--path-to-json-file", file)
-    assert f"Successfully completed leader election (PREFERRED) for partitions {name}-1" in told
-    assert f"Valid replica already elected for partitions {name}-3" in told
+    output = at.run("kafka-leader-election", *preferred, "--path-to-json-file", file)
+    assert f"Successfully completed leader election (PREFERRED) for partitions {name}-1" in output
+    assert f"Valid replica already elected for partitions {name}-3" in output
     at.run("kafka-leader-election", *preferred, "--all-topic-partitions")
     at.until(lambda: at.leaders(name) == [1, 1, 1, 0])
 
@@ -358,9 +360,9 @@ def test_kafka_configs_keeps_brokers_and_the_cluster_apart(at: At) -> None:
 
     brokers(*every, "--alter", "--add-config", "message.max.bytes=100000,log.retention.ms=86400000")
     brokers(*one, "--alter", "--add-config", "log.retention.ms=1000000")
-    told = brokers(*every, "--describe")
-    assert "log.retention.ms=86400000 sensitive=false" in told
-    assert "synonyms={DYNAMIC_DEFAULT_BROKER_CONFIG:message.max.bytes=100000}" in told
+    output = brokers(*every, "--describe")
+    assert "log.retention.ms=86400000 sensitive=false" in output
+    assert "synonyms={DYNAMIC_DEFAULT_BROKER_CONFIG:message.max.bytes=100000}" in output
     at.until(lambda: "log.retention.ms=1000000" in brokers(*one, "--describe"))
     assert (
         "log.retention.ms=1000000 sensitive=false synonyms={DYNAMIC_BROKER_CONFIG:log.retention.ms=1000000, "

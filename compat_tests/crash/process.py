@@ -28,8 +28,8 @@ def crash_at(point: str, seed: str, file: str) -> None:
         return disk.as_disk()
 
     def end(disk: CrashingDisk) -> None:
-        with open(file, "a") as told:
-            told.write(json.dumps(disk.reached[-1]) + "\n")
+        with open(file, "a") as stream:
+            stream.write(json.dumps(disk.reached[-1]) + "\n")
         os.kill(os.getpid(), signal.SIGKILL)
 
     vars(environment)["RealDisk"] = make

@@ -127,8 +127,8 @@ class _Run:
                 task.cancel()
             await asyncio.gather(work, over, return_exceptions=True)
             self._kill()
-        told = self._directory / "reached"
-        return told.read_text().splitlines() if told.exists() else []
+        reached = self._directory / "reached"
+        return reached.read_text().splitlines() if reached.exists() else []
 
     # -- the process --------------------------------------------------------------------------------------------------
 
@@ -138,10 +138,10 @@ class _Run:
         assert isinstance(loop, NamedHostLoop)
         program: tuple[str, ...] | None = None
         if point is not None:
-            told = str(self._directory / "reached")
+            reached = str(self._directory / "reached")
             program = (
                 *(sys.executable, "-m", "compat_tests.crash.process"),
-                *(json.dumps(point), str(self._chance.random()), told, "up"),
+                *(json.dumps(point), str(self._chance.random()), reached, "up"),
             )
         self._trace.add(HOST, f"starts, to end at {point}")
         arguments = ("--data", str(self._directory / "data"), "--port", str(loop.port))

@@ -192,8 +192,8 @@ class History:
         configs = [{"name": key, "config_operation": 0, "value": value} for key, value in values.items()]
         resource = {"resource_type": kind, "resource_name": name, "configs": configs}
         peer = Peer("the owner", self._site.bootstrap_servers)
-        told = peer.ask("IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False})
-        assert told["responses"][0]["error_code"] == 0, told
+        response = peer.ask("IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False})
+        assert response["responses"][0]["error_code"] == 0, response
 
     def _produce(self, topic: str, wanted: Iterable[tuple[int, str | None, int]]) -> None:
         self._send(self._worker, topic, wanted)
@@ -234,9 +234,9 @@ class History:
         """Send raw batches. The broker knows the last batch of the former owner as a duplicate, and refuses a gap."""
         peer = Peer("the owner", self._site.bootstrap_servers)
         if self._raw_producer is None:
-            told = peer.ask("InitProducerId", 4, {"transactional_id": None, "transaction_timeout_ms": 60_000})
-            assert told["error_code"] == 0, told
-            self._raw_producer = told["producer_id"], told["producer_epoch"]
+            response = peer.ask("InitProducerId", 4, {"transactional_id": None, "transaction_timeout_ms": 60_000})
+            assert response["error_code"] == 0, response
+            self._raw_producer = response["producer_id"], response["producer_epoch"]
         else:
             self._append_raw(peer, self._raw_end - 2, expected=(0, self._raw_end - 2))
             self._append_raw(peer, self._raw_end + 2, expected=(_OUT_OF_ORDER, -1))
@@ -254,8 +254,8 @@ class History:
             "timeout_ms": 30_000,
             "topic_data": [{"name": "raw", "partition_data": [{"index": 0, "records": data}]}],
         }
-        (told,) = peer.ask("Produce", 9, body)["responses"][0]["partition_responses"]
-        assert (told["error_code"], told["base_offset"]) == expected, told
+        (result,) = peer.ask("Produce", 9, body)["responses"][0]["partition_responses"]
+        assert (result["error_code"], result["base_offset"]) == expected, result
 
     def _trim(self) -> None:
         """Delete all but the last fifty records with DeleteRecords."""
@@ -300,7 +300,7 @@ class History:
     def _transact(self) -> None:
         """Commit a transaction and abort one with a producer id that stays the same, and leave one open for the next
         owner."""
-        told = Peer("the owner", self._site.bootstrap_servers)
+        peer = Peer("the owner", self._site.bootstrap_servers)
         producer = self._producer(**{"transactional.id": _TRANSACTIONAL_ID})
         producer.init_transactions(WAIT_S)
         for commit in (True, False):
@@ -314,16 +314,16 @@ class History:
             else:
                 producer.abort_transaction(WAIT_S)
         body = {"transactional_id": _TRANSACTIONAL_ID, "transaction_timeout_ms": 60_000}
-        answers: list[dict[str, Any]] = []
+        responses: list[dict[str, Any]] = []
 
-        def answered() -> dict[str, Any]:
-            answers.append(told.ask("InitProducerId", 4, body))
-            return answers[-1]
+        def respond() -> dict[str, Any]:
+            responses.append(peer.ask("InitProducerId", 4, body))
+            return responses[-1]
 
         # The coordinator may still be writing the markers of the abort.
-        _until(lambda: answered()["error_code"] == 0)
-        assert answers[-1]["producer_id"] == (self._transactional_producer or answers[-1]["producer_id"])
-        self._transactional_producer = answers[-1]["producer_id"]
+        _until(lambda: respond()["error_code"] == 0)
+        assert responses[-1]["producer_id"] == (self._transactional_producer or responses[-1]["producer_id"])
+        self._transactional_producer = responses[-1]["producer_id"]
         left = self._producer(**{"transactional.id": _LEFT_OPEN})
         left.init_transactions(WAIT_S)
         left.begin_transaction()
@@ -382,7 +382,7 @@ class History:
         self, wanted: list[tuple[str, int]], *, isolation: str = "read_uncommitted"
     ) -> tuple[dict[tuple[str, int], list[Read]], dict[tuple[str, int], int]]:
         """Return all records of these partitions, and their log start offsets."""
-        consumer = self._consumer("nobody", **{"enable.partition.eof": True, "isolation.level": isolation})
+        consumer = self._consumer("no-group", **{"enable.partition.eof": True, "isolation.level": isolation})
         starts = {key: _start(consumer, key) for key in wanted}
         consumer.assign([TopicPartition(*key, starts[key]) for key in wanted])
         found: dict[tuple[str, int], list[Read]] = {key: [] for key in wanted}
@@ -407,8 +407,8 @@ class History:
         return found, starts
 
     def _check_group(self) -> None:
-        told = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(_GROUP)])
-        found = told[_GROUP].result(WAIT_S).topic_partitions
+        futures = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(_GROUP)])
+        found = futures[_GROUP].result(WAIT_S).topic_partitions
         committed = {(each.topic, each.partition): (each.offset, each.metadata) for each in found}
         assert committed == self._committed, committed
 
@@ -433,12 +433,14 @@ class History:
         return Consumer({**self._common, "enable.auto.commit": False, "group.id": group, **settings})
 
     def _dynamic(self, resource: ConfigResource, sources: tuple[ConfigSource, ...]) -> dict[str, str | None]:
-        told = self._admin.describe_configs([resource])[resource].result(WAIT_S)
-        return {name: entry.value for name, entry in told.items() if entry.source in [each.value for each in sources]}
+        described = self._admin.describe_configs([resource])[resource].result(WAIT_S)
+        return {
+            name: entry.value for name, entry in described.items() if entry.source in [each.value for each in sources]
+        }
 
     def _ids(self) -> dict[str, str]:
-        told = self._admin.describe_topics(TopicCollection([*self._topics]))
-        return {name: str(future.result(WAIT_S).topic_id) for name, future in told.items()}
+        futures = self._admin.describe_topics(TopicCollection([*self._topics]))
+        return {name: str(future.result(WAIT_S).topic_id) for name, future in futures.items()}
 
     def _until_led(self) -> None:
         """Wait until Metadata lists exactly the expected topics, with a leader for each partition."""
@@ -460,7 +462,7 @@ def _start(consumer: Consumer, place: tuple[str, int]) -> int:
     """Return a log start offset. A broker that has just started may list itself as the leader before it leads."""
     found: list[int] = []
 
-    def told() -> bool:
+    def is_led() -> bool:
         try:
             found.append(consumer.get_watermark_offsets(TopicPartition(*place), WAIT_S)[0])
         except KafkaException as refusal:
@@ -469,7 +471,7 @@ def _start(consumer: Consumer, place: tuple[str, int]) -> int:
                 raise
         return bool(found)
 
-    _until(told, lambda: place)
+    _until(is_led, lambda: place)
     return found[0]
 
 

@@ -86,7 +86,7 @@ class Site:
             self._odradek.send_signal(signal.SIGTERM if how == "stop" else signal.SIGKILL)
             code = self._odradek.wait(WAIT_S)
             self._odradek = None
-            assert code == (0 if how == "stop" else -signal.SIGKILL), self.told()
+            assert code == (0 if how == "stop" else -signal.SIGKILL), self.log_tail()
         elif how == "stop":
             self._kafka.stop()
         else:
@@ -101,7 +101,7 @@ class Site:
             self._odradek.wait()
         self._kafka.kill()
 
-    def told(self) -> str:
+    def log_tail(self) -> str:
         """Return the last lines of Odradek's log."""
         return (self._root / "odradek.log").read_text()[-3000:]
 
@@ -122,7 +122,7 @@ class Site:
         try:
             wait_until_ready(host, int(port), timeout=WAIT_S, alive=lambda: True)
         except NotReady as failure:
-            raise NotReady(f"{failure}\n{self.told()}") from failure
+            raise NotReady(f"{failure}\n{self.log_tail()}") from failure
 
     def _end_session(self, zookeeper: str) -> None:
         """Delete the ephemeral znodes of a killed broker, as ZooKeeper does when the session expires. Kafka's broker

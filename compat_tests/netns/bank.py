@@ -88,20 +88,22 @@ def wrong_sums(statements: Iterable[Statement], *, to_the_end: bool) -> list[str
 def _wrong(bank: str, transfers: Mapping[int, list[Statement]], to_the_end: bool) -> Iterable[str]:
     balances: dict[int, int] = {}
     for number in range(max(transfers) + 1):
-        told = transfers.get(number, [])
-        if not to_the_end and not _whole(told):
+        statements = transfers.get(number, [])
+        if not to_the_end and not _whole(statements):
             return
-        if not told:
+        if not statements:
             yield f"{bank}: transfer {number} is missing"
-        attempts = sorted({each.attempt for each in told})
+        attempts = sorted({each.attempt for each in statements})
         if len(attempts) > 1:
-            yield f"{bank}: transfer {number} is there by {attempts}"
-        balances.update((each.account, each.balance) for each in told)
+            yield f"{bank}: transfer {number} was made by {attempts}"
+        balances.update((each.account, each.balance) for each in statements)
         if sum(balances.values()) != TOTAL:
             yield f"{bank}: after transfer {number} the accounts hold {sum(balances.values())}, not {TOTAL}"
 
 
-def _whole(told: list[Statement]) -> bool:
+def _whole(statements: list[Statement]) -> bool:
     """Return whether every attempt at a transfer has a statement for each of its accounts."""
-    spoken = {(each.attempt, each.account) for each in told}
-    return bool(told) and all((each.attempt, account) in spoken for each in told for account in each.accounts)
+    present = {(each.attempt, each.account) for each in statements}
+    return bool(statements) and all(
+        (each.attempt, account) in present for each in statements for account in each.accounts
+    )

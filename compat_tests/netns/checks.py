@@ -156,9 +156,9 @@ def nothing_is_there_twice(history: History) -> list[str]:
 class _Floors:
     """Per place, the largest offset that any client had received before a moment."""
 
-    def __init__(self, told: Iterable[tuple[Place, float, int]]) -> None:
+    def __init__(self, seen: Iterable[tuple[Place, float, int]]) -> None:
         by_place: dict[Place, list[tuple[float, int]]] = defaultdict(list)
-        for place, moment, offset in told:
+        for place, moment, offset in seen:
             by_place[place].append((moment, offset))
         self._floors: dict[Place, tuple[list[float], list[int]]] = {}
         for place, points in by_place.items():
@@ -189,7 +189,7 @@ class _CutOff:
         return min([question.begin, *since])
 
 
-def _told_too_little(history: History, floors: _Floors, what: str) -> list[str]:
+def _offsets_below(history: History, floors: _Floors, what: str) -> list[str]:
     """Find responses with an end offset below one that was known before the request began."""
     cut_off = _CutOff(history)
     return [
@@ -207,7 +207,7 @@ def no_read_is_stale(history: History) -> list[str]:
         for each in _ok(history, What.PRODUCE)
         if each.offset >= 0
     )
-    return _told_too_little(history, _Floors(acknowledged), "acknowledged")
+    return _offsets_below(history, _Floors(acknowledged), "acknowledged")
 
 
 def _seen(history: Iterable[Operation]) -> Iterator[tuple[Place, float, int]]:
@@ -218,7 +218,7 @@ def _seen(history: Iterable[Operation]) -> Iterator[tuple[Place, float, int]]:
 
 def ends_do_not_go_back(history: History) -> list[str]:
     """No latest offset is below one that any client received before, or below a record that any client read."""
-    return _told_too_little(history, _Floors(_seen(history)), "seen")
+    return _offsets_below(history, _Floors(_seen(history)), "seen")
 
 
 def no_client_sees_an_end_go_back(history: History) -> list[str]:

@@ -260,7 +260,7 @@ def _committed(consumer: Consumer, place: TopicPartition) -> int:
     return max(found.offset, -1)
 
 
-def begin_anew(job: Job) -> None:
+def begin_again(job: Job) -> None:
     """Start one new consumer after another; each reads the last records of a partition up to its end."""
     for number in count():
         if job.stopping.is_set():
@@ -390,7 +390,7 @@ KINDS: dict[str, Callable[[Job], None]] = {
     "probe": probe,
     "read": read,
     "watch": watch,
-    "begin-anew": begin_anew,
+    "begin-again": begin_again,
     "join": join,
     "bank": keep_a_bank,
     "pass-on": pass_on,

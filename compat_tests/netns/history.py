@@ -105,8 +105,8 @@ class Recorder:
         self._lock = threading.Lock()
 
     def write(self, operation: Operation) -> None:
-        told = {name: value for name, value in asdict(operation).items() if value != _DEFAULTS[name]}
-        line = json.dumps(told) + "\n"
+        fields = {name: value for name, value in asdict(operation).items() if value != _DEFAULTS[name]}
+        line = json.dumps(fields) + "\n"
         with self._lock:
             self._file.write(line)
 
@@ -132,7 +132,7 @@ class Histories:
 
 
 def _operation(line: bytes) -> Operation:
-    told = json.loads(line)
-    told |= {"what": What(told["what"]), "outcome": Outcome(told.get("outcome", Outcome.OK))}
-    told |= {name: tuple(told[name]) for name in ("values", "partitions") if name in told}
-    return Operation(**told)
+    fields = json.loads(line)
+    fields |= {"what": What(fields["what"]), "outcome": Outcome(fields.get("outcome", Outcome.OK))}
+    fields |= {name: tuple(fields[name]) for name in ("values", "partitions") if name in fields}
+    return Operation(**fields)

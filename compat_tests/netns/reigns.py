@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from compat_tests.netns.history import Place
 
-_HEARS_OF_IT_S = 5.0
+_LEARNS_OF_SUCCESSOR_MAX_S = 5.0
 """The longest time until a deposed leader that stays in the ISR learns of the new leader, on a busy machine. If it
 takes longer, the broker leaves the ISR, because it does not fetch from the new leader."""
 
@@ -55,9 +55,9 @@ def states(directory: Path) -> list[State]:
     for file in directory.glob("version-2/log.*"):
         for zxid, moment, kind, body in _transactions(file):
             found[zxid] = [
-                State(moment, (match[1], int(match[2])), told["leader"], tuple(told["isr"]))
+                State(moment, (match[1], int(match[2])), stored["leader"], tuple(stored["isr"]))
                 for path, data in _writes(kind, body)
-                if (match := _STATE.fullmatch(path)) and (told := json.loads(data))
+                if (match := _STATE.fullmatch(path)) and (stored := json.loads(data))
             ]
     return [state for zxid in sorted(found) for state in found[zxid]]
 
@@ -88,7 +88,7 @@ def deposed(states: Iterable[State], deaths: Iterable[tuple[int, float]], now: f
 
 def _knows(broker: int, states: list[State]) -> float:
     """Return when the broker knows of its successor; the first of `states` is the successor's election."""
-    soon, out = states[0].moment + _HEARS_OF_IT_S, False
+    soon, out = states[0].moment + _LEARNS_OF_SUCCESSOR_MAX_S, False
     for state in states:
         if not out and state.moment > soon:
             return soon

@@ -34,7 +34,7 @@ def read(process: str, offset: int, values: list[str], at: float, group: str = "
     )
 
 
-def told(what: What, process: str, offset: int, at: float) -> Operation:
+def responded(what: What, process: str, offset: int, at: float) -> Operation:
     return Operation(process, what, at, at + 0.5, OK, "t", 0, offset)
 
 
@@ -55,16 +55,16 @@ def deposed(begin: float, end: float) -> Operation:
 
 
 GOOD = [
-    told(What.BEGIN, "reader", 0, 0),
+    responded(What.BEGIN, "reader", 0, 0),
     produced("p:0", 0, 0),
     produced("plain:0", 1, 1),
     produced("p:1", 2, 2),
     produced("p:2", -1, 3, INFO),
     read("reader", 0, ["p:0"], 1),
     read("reader", 1, ["plain:0", "p:1"], 3),
-    told(What.LATEST, "watcher", 1, 1),
-    told(What.LATEST, "watcher", 3, 3),
-    told(What.END, "new", 3, 4),
+    responded(What.LATEST, "watcher", 1, 1),
+    responded(What.LATEST, "watcher", 3, 3),
+    responded(What.END, "new", 3, 4),
     owns("a", 1, 0),
     owns("a", 2, 0),
     owns("b", 2, 1),
@@ -86,21 +86,21 @@ BAD: list[tuple[Check, list[Operation]]] = [
     (checks.consumers_miss_nothing, [read("reader", 4, ["p:4"], 8)]),
     (checks.consumers_miss_nothing, [read("reader", 2, ["p:1"], 8)]),
     (checks.consumers_miss_nothing, [read("a", 2, ["p:1"], 8, "g", 2)]),
-    (checks.consumers_read_on_from_where_they_begin, [told(What.BEGIN, "new", 3, 4)]),
+    (checks.consumers_read_on_from_where_they_begin, [responded(What.BEGIN, "new", 3, 4)]),
     (
         checks.consumers_read_on_from_where_they_begin,
-        [told(What.BEGIN, "late", 0, 4), read("late", 1, ["p:0", "plain:0", "p:1"], 5)],
+        [responded(What.BEGIN, "late", 0, 4), read("late", 1, ["p:0", "plain:0", "p:1"], 5)],
     ),
     (checks.consumers_read_on_from_where_they_begin, [produced("p:3", 3, 8)]),
     (checks.idempotent_producers_stay_in_order, [final("p:0", "p:2", "p:1")]),
     (checks.nothing_is_there_twice, [final("p:0", "plain:0", "p:1", "p:1")]),
-    (checks.no_read_is_stale, [told(What.LATEST, "other", 2, 8)]),
-    (checks.no_read_is_stale, [told(What.END, "other", 2, 8)]),
-    (checks.no_read_is_stale, [deposed(6, 9), told(What.LATEST, "other", 2, 8)]),
-    (checks.no_read_is_stale, [deposed(1, 4), told(What.LATEST, "other", 2, 8)]),
-    (checks.ends_do_not_go_back, [told(What.LATEST, "one", 5, 6), told(What.LATEST, "other", 4, 8)]),
-    (checks.ends_do_not_go_back, [read("one", 3, ["p:2", "p:3"], 6), told(What.LATEST, "other", 4, 8)]),
-    (checks.no_client_sees_an_end_go_back, [deposed(1, 9), told(What.LATEST, "watcher", 2, 8)]),
+    (checks.no_read_is_stale, [responded(What.LATEST, "other", 2, 8)]),
+    (checks.no_read_is_stale, [responded(What.END, "other", 2, 8)]),
+    (checks.no_read_is_stale, [deposed(6, 9), responded(What.LATEST, "other", 2, 8)]),
+    (checks.no_read_is_stale, [deposed(1, 4), responded(What.LATEST, "other", 2, 8)]),
+    (checks.ends_do_not_go_back, [responded(What.LATEST, "one", 5, 6), responded(What.LATEST, "other", 4, 8)]),
+    (checks.ends_do_not_go_back, [read("one", 3, ["p:2", "p:3"], 6), responded(What.LATEST, "other", 4, 8)]),
+    (checks.no_client_sees_an_end_go_back, [deposed(1, 9), responded(What.LATEST, "watcher", 2, 8)]),
     (checks.a_partition_has_one_owner, [owns("c", 2, 1)]),
     (checks.committed_offsets_do_not_go_back, [committed(What.COMMITTED, 2, 9)]),
     (checks.committed_offsets_do_not_go_back, [committed(What.COMMITTED, -1, 9)]),
@@ -125,7 +125,7 @@ def test_every_check_has_a_history_that_breaks_it() -> None:
 
 
 def test_a_leader_that_was_cut_off_may_answer_others_as_of_then() -> None:
-    stale = told(What.LATEST, "other", 2, 8)
+    stale = responded(What.LATEST, "other", 2, 8)
     assert checks.no_read_is_stale([*GOOD, deposed(2.4, 8.2), stale]) == []
     assert checks.ends_do_not_go_back([*GOOD, deposed(2.4, 8.2), stale]) == []
     assert checks.no_read_is_stale([*GOOD, deposed(2.4, 8.2), replace(stale, offset=1)]) != []

@@ -146,9 +146,9 @@ def test_nothing_breaks_when_one_fault_comes_on_top_of_another(
 
 def everybody_is_at_work(workload: Workload, probed: str, busy: str) -> None:
     workload.start("probe", probed)
-    for kind in ("produce", "produce-kafka-python", "read", "watch", "begin-anew"):
+    for kind in ("produce", "produce-kafka-python", "read", "watch", "begin-again"):
         workload.start(kind, busy)
-    workload.until(partial(each_writes, since=0, count=20), "everybody is at work")
+    workload.until(partial(each_writes, since=0, count=20), "all clients work")
 
 
 def all_acknowledged(history: Sequence[Operation], *, places: list[Place], leader: int, since: float) -> bool:

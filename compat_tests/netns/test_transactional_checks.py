@@ -40,10 +40,10 @@ def transfers() -> list[list[Statement]]:
     ledger, found = Ledger(), []
     for number, (giver, taker) in enumerate([(0, 0), (0, 1), (1, 2), (2, 0)]):
         attempt = f"keeper.{number}"
-        told = ledger.transferred("red", attempt, giver, taker, 10) if number else ledger.opening("red", attempt)
-        for each in told:
+        statements = ledger.transferred("red", attempt, giver, taker, 10) if number else ledger.opening("red", attempt)
+        for each in statements:
             ledger.read(each)
-        found.append(told)
+        found.append(statements)
     return found
 
 
@@ -117,9 +117,9 @@ def test_statements_are_read_as_they_are_written() -> None:
 
 
 def test_a_ledger_is_the_same_in_whatever_order_its_partitions_are_read() -> None:
-    told = [each for transfer in (OPENING, FIRST, SECOND, THIRD) for each in transfer]
+    statements = [each for transfer in (OPENING, FIRST, SECOND, THIRD) for each in transfer]
     by_account = Ledger()
-    for each in sorted(told, key=lambda statement: statement.account):
+    for each in sorted(statements, key=lambda statement: statement.account):
         by_account.read(each)
     assert by_account.transfer == 3
     assert sum(by_account.balances.values()) == TOTAL

@@ -55,7 +55,7 @@ class _Transactions:
                 "socket.timeout.ms": 6000,
             }
         )
-        self._until_told(lambda: self._producer.init_transactions(_ASK_S))
+        self._retry(lambda: self._producer.init_transactions(_ASK_S))
 
     def write(
         self,
@@ -74,17 +74,17 @@ class _Transactions:
                 self._producer.produce(self._topic, value.encode(), partition=partition)
             finish(self._producer)
             if abort:
-                self._until_told(lambda: self._producer.abort_transaction(_ASK_S))
+                self._retry(lambda: self._producer.abort_transaction(_ASK_S))
             else:
                 outcome = Outcome.INFO
-                self._until_told(lambda: self._producer.commit_transaction(_ASK_S))
+                self._retry(lambda: self._producer.commit_transaction(_ASK_S))
                 outcome = Outcome.OK
         except KafkaException as failure:
             notes.append(str(failure))
             if not failure.args[0].txn_requires_abort():
                 raise _Over(notes) from failure
             try:
-                self._until_told(lambda: self._producer.abort_transaction(_ASK_S))
+                self._retry(lambda: self._producer.abort_transaction(_ASK_S))
             except KafkaException as worse:
                 notes.append(str(worse))
                 raise _Over(notes) from worse
@@ -98,7 +98,7 @@ class _Transactions:
             )  # fmt: skip
         return outcome is Outcome.OK
 
-    def _until_told(self, ask: Callable[[], object]) -> None:
+    def _retry(self, ask: Callable[[], object]) -> None:
         """Repeat a call of librdkafka while it fails with a retriable error, such as a timeout."""
         while True:
             try:
@@ -107,7 +107,7 @@ class _Transactions:
             except KafkaException as failure:
                 if not failure.args[0].retriable() or self._job.stopping.is_set():
                     raise
-                print(f"{time.monotonic():.3f} asked again after {failure}", flush=True)
+                print(f"{time.monotonic():.3f} retried after {failure}", flush=True)
 
 
 def keep_a_bank(job: Job) -> None:
@@ -129,10 +129,10 @@ def _keep(job: Job, attempt: str, rng: random.Random) -> None:
         pass
     ledger = _ledger(job, [value for _, value in marks])
 
-    def write(told: list[Statement], *, abort: bool = False) -> None:
-        rows = [(each.account % job.partitions, str(each)) for each in told]
+    def write(statements: list[Statement], *, abort: bool = False) -> None:
+        rows = [(each.account % job.partitions, str(each)) for each in statements]
         if transactions.write(rows, abort=abort):
-            for each in told:
+            for each in statements:
                 ledger.read(each)
 
     for number in count():
@@ -142,8 +142,8 @@ def _keep(job: Job, attempt: str, rng: random.Random) -> None:
             write(ledger.opening(bank, f"{attempt}.{number}"))
             continue
         giver, taker = rng.sample(range(ACCOUNTS), 2)
-        told = ledger.transferred(bank, f"{attempt}.{number}", giver, taker, rng.randint(1, 20))
-        write(told, abort=rng.random() < _ABORTED)
+        statements = ledger.transferred(bank, f"{attempt}.{number}", giver, taker, rng.randint(1, 20))
+        write(statements, abort=rng.random() < _ABORTED)
 
 
 def _ledger(job: Job, marks: list[str]) -> Ledger:
@@ -154,9 +154,9 @@ def _ledger(job: Job, marks: list[str]) -> Ledger:
     with _reading(job) as messages:
         for value in messages:
             missing.discard(value)
-            told = Statement.parse(value)
-            if told is not None and told.bank == job.group:
-                ledger.read(told)
+            statement = Statement.parse(value)
+            if statement is not None and statement.bank == job.group:
+                ledger.read(statement)
             if not missing:
                 return ledger
             if time.monotonic() > deadline or job.stopping.is_set():
@@ -261,22 +261,22 @@ def _pass_on(job: Job, consumer: Consumer, transactions: _Transactions, name: st
 
 
 def _send_offsets(job: Job, offsets: list[TopicPartition], metadata: object, producer: Producer) -> None:
-    with _or_begin_anew(job):
+    with _or_begin_again(job):
         producer.send_offsets_to_transaction(offsets, metadata, _ASK_S)
 
 
 @contextmanager
-def _or_begin_anew(job: Job) -> Iterator[None]:
+def _or_begin_again(job: Job) -> Iterator[None]:
     """Restart the process if the block hangs. librdkafka 2.16 waits without end, and without a way to interrupt it, for
     a group's coordinator that has gone away (its issues 5456 and 5511)."""
 
-    def begin_anew() -> None:
+    def begin_again() -> None:
         print(f"{time.monotonic():.3f} stuck", flush=True)
         if job.stopping.is_set():
             os._exit(0)
         os.execv(sys.executable, sys.orig_argv)
 
-    timer = threading.Timer(_STUCK_S, begin_anew)
+    timer = threading.Timer(_STUCK_S, begin_again)
     timer.start()
     try:
         yield

@@ -277,11 +277,11 @@ def verify_partitions(peers: Sequence[Peer], enabled: bool) -> None:
     for peer in peers:
         answer = peer.ask("IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False})
         assert answer["responses"][0]["error_code"] == 0, answer
-        told = None
+        value_set = None
         asked = {"resource_type": 4, "resource_name": "1", "configuration_keys": [name]}
-        while told != value:
+        while value_set != value:
             (found,) = peer.ask("DescribeConfigs", 4, {"resources": [asked]})["results"]
-            told = found["configs"][0]["value"]
+            value_set = found["configs"][0]["value"]
 
 
 def _learn(peer: Peer, answer: Body) -> None:

@@ -29,7 +29,7 @@ _UNKNOWN = 0
 """The type of a configuration that is in the broker's properties, but that the release does not define."""
 
 
-def told(peer: Peer, kind: int, name: str) -> Body:
+def describe_configs(peer: Peer, kind: int, name: str) -> Body:
     """Return the result of DescribeConfigs by name, without documentation, or the error."""
     resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
     (result,) = peer.ask("DescribeConfigs", 4, {"resources": [resource], "include_synonyms": True})["results"]
@@ -40,7 +40,7 @@ def told(peer: Peer, kind: int, name: str) -> Body:
 
 def assert_same_broker_settings(kafka: Peer, odradek: Peer, broker: str = "1") -> None:
     """Compare all configurations; without the values of those that either broker was started with."""
-    theirs, ours = told(kafka, BROKER, broker), told(odradek, BROKER, broker)
+    theirs, ours = describe_configs(kafka, BROKER, broker), describe_configs(odradek, BROKER, broker)
     assert ours.keys() == {name for name, each in theirs.items() if each["config_type"] != _UNKNOWN}
     own = {name for each in (theirs, ours) for name in each if name in ours and each[name]["config_source"] != _DEFAULT}
     facts = ("config_type", "is_sensitive", "read_only")
@@ -67,10 +67,10 @@ _DYNAMIC = (2, 3)
 """The sources of values that another test may have left."""
 
 
-def _static(told: Body) -> Body:
+def _static(describe_configs: Body) -> Body:
     """Return a broker's configurations without the dynamic ones."""
     shown = {}
-    for name, each in told.items():
+    for name, each in describe_configs.items():
         synonyms = [word for word in each["synonyms"] if word["source"] not in _DYNAMIC]
         if synonyms != each["synonyms"]:
             top = synonyms[0] if synonyms else {"value": None, "source": _DEFAULT}
@@ -81,7 +81,7 @@ def _static(told: Body) -> Body:
 
 def assert_same_static_settings(kafka: Peer, odradek: Peer, broker: str = "1") -> None:
     """Compare value, source, synonyms, type and flags of each, for brokers with the same static configuration."""
-    theirs, ours = (_static(told(peer, BROKER, broker)) for peer in (kafka, odradek))
+    theirs, ours = (_static(describe_configs(peer, BROKER, broker)) for peer in (kafka, odradek))
     compared = ours.keys() - _OF_THE_PROCESS
     differ = {name: (theirs.get(name), ours[name]) for name in compared if theirs.get(name) != ours[name]}
     assert not differ, differ
@@ -127,7 +127,7 @@ def _answer(peer: Peer, api: str, broker: str, name: str, value: str) -> tuple[i
 def assert_same_answers_to_changes(kafka: Peer, odradek: Peer, broker: str = "1") -> None:
     """Compare the responses to a change of each configuration, for one broker and for all, by both APIs (validate
     only)."""
-    theirs, ours = told(kafka, BROKER, broker), told(odradek, BROKER, broker)
+    theirs, ours = describe_configs(kafka, BROKER, broker), describe_configs(odradek, BROKER, broker)
     differ = []
     for name in sorted(ours):
         for value in dict.fromkeys(_values(theirs[name])):

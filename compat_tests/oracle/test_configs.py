@@ -256,7 +256,7 @@ def test_the_version_of_transactions(version: int, pair_for: PairFor) -> None:
         update = {"feature": "transaction.version", "max_version_level": level, **how}
         pair.ask("UpdateFeatures", version, {"timeout_ms": 9000, "feature_updates": [update], **more})
 
-    def told(peer: Peer) -> dict[str, int]:
+    def levels(peer: Peer) -> dict[str, int]:
         asked = {"client_software_name": "oracle", "client_software_version": "1"}
         features = peer.ask("ApiVersions", 4, asked)["finalized_features"]
         return {each["name"]: each["max_version_level"] for each in features}
@@ -265,8 +265,8 @@ def test_the_version_of_transactions(version: int, pair_for: PairFor) -> None:
         """Wait until both brokers list the level."""
         for peer in (pair.kafka, pair.ours):
             deadline = time.monotonic() + 30
-            while told(peer).get("transaction.version") != level:
-                assert time.monotonic() < deadline, (peer.name, told(peer))
+            while levels(peer).get("transaction.version") != level:
+                assert time.monotonic() < deadline, (peer.name, levels(peer))
 
     agree(2)
     ask(3, up)

@@ -28,7 +28,7 @@ from compat_tests.oracle.settings import (
     assert_same_answers_to_changes,
     assert_same_broker_settings,
     assert_same_static_settings,
-    told,
+    describe_configs,
 )
 from odradek import Cluster
 
@@ -163,7 +163,7 @@ def test_an_emulated_release_gives_that_releases_answer(
 
 def test_topics_have_the_settings_and_defaults_of_the_release(theirs: Peer, ours: Peer) -> None:
     """Both CreateTopics and DescribeConfigs return them."""
-    told = []
+    settings = []
     for peer in (theirs, ours):
         topic = {"name": "plain", "num_partitions": 1, "replication_factor": 1}
         created = peer.ask("CreateTopics", 7, {"topics": [topic], "timeout_ms": 30_000})["topics"][0]
@@ -171,32 +171,34 @@ def test_topics_have_the_settings_and_defaults_of_the_release(theirs: Peer, ours
         described: Body = {"configs": None}
         while not described["configs"]:  # Kafka's broker learns of the topic a moment later
             (described,) = peer.ask("DescribeConfigs", 4, {"resources": [resource]})["results"]
-        told.append([{each["name"]: each["value"] for each in answer["configs"]} for answer in (created, described)])
-    assert told[1] == told[0]
+        settings.append(
+            [{each["name"]: each["value"] for each in answer["configs"]} for answer in (created, described)]
+        )
+    assert settings[1] == settings[0]
 
 
 @pytest.fixture
-def told_apart(emulation: str) -> None:
+def with_own_settings(emulation: str) -> None:
     if emulation == "4.0":
-        pytest.skip("has 4.3's settings here")
+        pytest.skip("--emulate 4.0 has the settings of 4.3")
 
 
-@pytest.mark.usefixtures("told_apart")
+@pytest.mark.usefixtures("with_own_settings")
 def test_brokers_have_the_settings_of_the_release(theirs: Peer, ours: Peer) -> None:
     assert_same_broker_settings(theirs, ours)
 
 
-@pytest.mark.usefixtures("told_apart")
+@pytest.mark.usefixtures("with_own_settings")
 def test_values_and_sources_of_the_settings_of_brokers_are_the_same(theirs: Peer, ours: Peer) -> None:
     assert_same_static_settings(theirs, ours)
 
 
-@pytest.mark.usefixtures("told_apart")
+@pytest.mark.usefixtures("with_own_settings")
 def test_each_change_of_a_setting_of_brokers_is_taken_or_refused_alike(theirs: Peer, ours: Peer) -> None:
     assert_same_answers_to_changes(theirs, ours)
 
 
-@pytest.mark.usefixtures("told_apart")
+@pytest.mark.usefixtures("with_own_settings")
 def test_groups_and_subscriptions_have_the_settings_of_the_release(theirs: Peer, ours: Peer) -> None:
     """Both list a dynamic value after it is set, and the default after it is deleted."""
     wanted = ((CLIENT_METRICS, "m", "interval.ms", "1000"), (GROUP, "g", "consumer.session.timeout.ms", "50000"))
@@ -204,8 +206,10 @@ def test_groups_and_subscriptions_have_the_settings_of_the_release(theirs: Peer,
     def agree() -> None:
         for kind, name in ((CLIENT_METRICS, "m"), (CLIENT_METRICS, "none"), (GROUP, "g"), (77, "what")):
             deadline = time.monotonic() + 30
-            while told(ours, kind, name) != (expected := told(theirs, kind, name)):  # Kafka's broker is a moment later
-                assert time.monotonic() < deadline, (kind, name, told(ours, kind, name), expected)
+            while describe_configs(ours, kind, name) != (
+                expected := describe_configs(theirs, kind, name)
+            ):  # Kafka's broker is a moment later
+                assert time.monotonic() < deadline, (kind, name, describe_configs(ours, kind, name), expected)
 
     for operation in (_SET, _DELETE):
         for kind, name, setting, value in wanted:

@@ -52,8 +52,8 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(pair_for: P
 
 
 _FRAMES = {
-    "a version that nobody has": _header(3, 99) + struct.pack(">i", 0),
-    "an API that nobody has": _header(999, 0),
+    "an unknown version": _header(3, 99) + struct.pack(">i", 0),
+    "an unknown API": _header(999, 0),
     "a negative API key": _header(-5, 0),
     "a negative version": _header(3, -1),
     "nothing": b"",
@@ -65,7 +65,7 @@ _FRAMES = {
     "a negative array in a version without null": _header(3, 0) + struct.pack(">i", -1),
     "a null string where none may be": _header(3, 1) + struct.pack(">ih", 1, -1),
     # LeaveGroup, because its answer holds nothing of the broker's own.
-    "tagged fields that nobody knows": _header(13, 4) + b"\x01\x55\x02ab" + b"\x02g\x01" + b"\x01\x77\x03abc",
+    "unknown tagged fields": _header(13, 4) + b"\x01\x55\x02ab" + b"\x02g\x01" + b"\x01\x77\x03abc",
     "a varint without an end": _header(3, 9) + b"\xff\xff\xff\xff\xff\xff",
     "an inter-broker request": _header(4, 2) + bytes(20),
     "a controller's request on a broker": _header(62, 0) + bytes(20),

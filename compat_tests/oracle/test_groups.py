@@ -133,7 +133,7 @@ def test_leave_group(version: int, pair_for: PairFor) -> None:
     ask(Var("member"), "no-such-group")
     ask(Var("member"), "")
     if version >= 3:
-        unknown = [{"member_id": "", "group_instance_id": "never seen"}, {"member_id": "nobody"}]
+        unknown = [{"member_id": "", "group_instance_id": "never seen"}, {"member_id": "unknown"}]
         pair.ask("LeaveGroup", version, {"group_id": group, "members": unknown})
         pair.ask("LeaveGroup", version, {"group_id": group, "members": []})
     ask(Var("member"))
@@ -170,11 +170,11 @@ def test_offset_commit_outside_and_inside_a_generation(version: int, pair_for: P
     ask([(0, 1)], group_id="")
     pair.ask("OffsetCommit", version, {"group_id": group, "topics": []})
     if version >= 1:
-        ask([(0, 8)], generation_id_or_member_epoch=3, member_id="nobody")
+        ask([(0, 8)], generation_id_or_member_epoch=3, member_id="unknown")
         become_member(pair, group)
         ask([(0, 9)], generation_id_or_member_epoch=1, member_id=Var("member"))
         ask([(0, 10)], generation_id_or_member_epoch=2, member_id=Var("member"))
-        ask([(0, 11)], generation_id_or_member_epoch=1, member_id="nobody")
+        ask([(0, 11)], generation_id_or_member_epoch=1, member_id="unknown")
         ask([(0, 12)])
     _fetch_all(pair, group)
 
@@ -226,7 +226,7 @@ def test_offset_fetch_of_several_groups(version: int, pair_for: PairFor) -> None
     ask({"group_id": group, "topics": []}, {"group_id": "", "topics": None})
     ask()
     if version >= 9:
-        ask({"group_id": group, "topics": None, "member_id": "nobody", "member_epoch": 1})
+        ask({"group_id": group, "topics": None, "member_id": "unknown", "member_epoch": 1})
     pair.ask("OffsetFetch", version, {"groups": [some], "require_stable": True})
 
 

@@ -108,12 +108,12 @@ def test_of_a_transactional_id_without_a_name_nothing_is_known(level: int, pair_
     pair = pair_for("AddPartitionsToTxn", 3)
     mine = Coordinated(pair, f"without-a-name-{level}")
     mine.id = ""
-    nobody = Producer(STRANGER, 0)
-    mine.add(0, by=nobody)
-    mine.ask_as_broker(mine.added(0, by=nobody), mine.added(0, by=nobody, verify=True))
-    mine.add_offsets(by=nobody)
+    stranger = Producer(STRANGER, 0)
+    mine.add(0, by=stranger)
+    mine.ask_as_broker(mine.added(0, by=stranger), mine.added(0, by=stranger, verify=True))
+    mine.add_offsets(by=stranger)
     for version in (4, 5):
-        mine.end(True, version=version, by=nobody)
+        mine.end(True, version=version, by=stranger)
     pair.ask("DescribeTransactions", 0, {"transactional_ids": [""]})
 
 
@@ -121,9 +121,9 @@ def test_of_a_transactional_id_without_a_name_nothing_is_known(level: int, pair_
 def test_brokers_add_partitions_and_ask_for_them(version: int, level: int, pair_for: PairFor) -> None:
     mine = Coordinated(pair_for("AddPartitionsToTxn", version), f"add-{version}-{level}")
     mine.begin()
-    nobody: dict[str, Any] = {"name": "nobody-knows", "by": Producer(STRANGER, 0)}
+    stranger: dict[str, Any] = {"name": "unknown", "by": Producer(STRANGER, 0)}
     for verify in (True, False):
-        mine.ask_as_broker(mine.added(0, verify=verify, **nobody), version=version)
+        mine.ask_as_broker(mine.added(0, verify=verify, **stranger), version=version)
     for by in (mine.producer.at(1), mine.producer.at(-1), Producer(STRANGER, mine.producer.epoch)):
         mine.ask_as_broker(mine.added(0, verify=True, by=by), version=version)
         mine.ask_as_broker(mine.added(0, by=by), version=version)
@@ -133,7 +133,7 @@ def test_brokers_add_partitions_and_ask_for_them(version: int, level: int, pair_
     mine.ask_as_broker(mine.added(0, 9, verify=True, places=[("no-such-topic", [0])]), version=version)
     mine.ask_as_broker(mine.added(0, 9, places=[("no-such-topic", [0])]), version=version)
     mine.ask_as_broker(mine.added(0, verify=True, places=[("__consumer_offsets", [0])]), version=version)
-    mine.ask_as_broker(mine.added(0, verify=True), mine.added(0, **nobody), version=version)
+    mine.ask_as_broker(mine.added(0, verify=True), mine.added(0, **stranger), version=version)
     mine.end(False, version=4)
     mine.ask_as_broker(mine.added(0, verify=True), version=version)
     if level:

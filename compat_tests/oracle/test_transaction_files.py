@@ -91,8 +91,8 @@ def _offsets(peer: Peer, name: str) -> Iterator[Any]:
     known = False
     for line in _dumped(peer, OFFSETS, "--offsets-decoder"):
         if _BATCH.match(line):
-            told = _PRODUCER.search(line)
-            known = told is not None and int(told[1]) in producers
+            match = _PRODUCER.search(line)
+            known = match is not None and int(match[1]) in producers
             if known:
                 yield [each.group(0) for each in _OF_BATCHES.finditer(line)]
         elif known and (marker := _MARKER.match(line)):

@@ -103,7 +103,7 @@ def test_describe_transactions(version: int, level: int, pair_for: PairFor) -> N
     for ids in (
         [],
         [each.id for each in listed.all],
-        [listed.open.id, "nobody-knows", ""],
+        [listed.open.id, "unknown", ""],
         [listed.open.id, listed.open.id],
     ):
         listed.pair.ask("DescribeTransactions", version, {"transactional_ids": ids}, sorted_partitions)

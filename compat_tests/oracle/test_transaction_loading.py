@@ -52,8 +52,8 @@ def left(state: int, epoch: int = LAST, **more: object) -> Callable[[Went], Went
 
 
 def _record(name: str, number: int) -> bytes:
-    told = dict(LEFT[name][0])
-    version, state = told.pop("record", 1), told["transaction_status"]
+    fields = dict(LEFT[name][0])
+    version, state = fields.pop("record", 1), fields["transaction_status"]
     now_ms = time.time_ns() // 1_000_000
     value: Body = {
         "producer_id": FIRST_ID + number,
@@ -61,7 +61,7 @@ def _record(name: str, number: int) -> bytes:
         "transaction_partitions": None if state == EMPTY else [{"topic": name, "partition_ids": [0]}] * (state in OPEN),
         "transaction_last_update_timestamp_ms": now_ms,
         "transaction_start_timestamp_ms": -1 if state == EMPTY else now_ms - 10_000,
-        **told,
+        **fields,
     }
     if version:
         value = {"previous_producer_id": PREVIOUS_ID, "client_transaction_version": 2, **value}

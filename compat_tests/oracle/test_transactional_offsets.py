@@ -194,7 +194,7 @@ def test_txn_offset_commit_checks_the_member_that_it_names(version: int, pair_fo
         mine.commit((0, 3), generation_id=generation, **member)
     mine.commit((0, 3), generation_id=1)
     mine.commit((0, 3), generation_id=1, member_id="no such member")
-    mine.commit((0, 3), generation_id=1, group_instance_id="nobody", **member)
+    mine.commit((0, 3), generation_id=1, group_instance_id="unknown", **member)
     mine.commit((0, 4))
     mine.look()
     mine.end(commit=True)

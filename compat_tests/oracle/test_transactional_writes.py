@@ -81,7 +81,7 @@ def _refused(mine: Coordinated, version: int) -> None:
     for by in (rightful.at(-1), Producer(STRANGER, rightful.epoch), Producer(-1, -1)):
         for partition in (0, 2):
             mine.produce(partition, version=version, by=by)
-    for name in ("", None, "nobody-knows"):
+    for name in ("", None, "unknown"):
         for partition in (0, 2):
             mine.send((partition, mine.records(rightful, 1)), version=version, name=name)
     for partition in (0, 2):
@@ -146,12 +146,12 @@ def test_a_group_is_added_as_new_clients_commit_offsets(version: int, level: int
 def _commits_refused(mine: Coordinated, version: int) -> None:
     for by in (mine.producer.at(1), mine.producer.at(-1), Producer(STRANGER, mine.producer.epoch)):
         mine.commit_offsets(9, version=version, by=by)
-    for name in ("", "nobody-knows"):
+    for name in ("", "unknown"):
         mine.commit_offsets(9, version=version, transactional_id=name)
     mine.commit_offsets(9, version=version, group_id="")
     if version >= 3:
         mine.commit_offsets(9, version=version, generation_id=3)
-        mine.commit_offsets(9, version=version, member_id="nobody")
+        mine.commit_offsets(9, version=version, member_id="unknown")
     mine.describe()
 
 

@@ -24,16 +24,16 @@ _numbers = count(1)
 @pytest.fixture
 def verifying(pair_for: PairFor) -> Iterator[PairFor]:
     """As `pair_for`, with partition verification enabled, dynamically, until the end of the test."""
-    told: list[Peer] = []
+    peers: list[Peer] = []
 
     def connect(api: str, version: int) -> Pair:
         pair = pair_for(api, version)
-        told.extend((pair.kafka, pair.ours))
-        verify_partitions(told, True)
+        peers.extend((pair.kafka, pair.ours))
+        verify_partitions(peers, True)
         return pair
 
     yield connect
-    verify_partitions(told, False)
+    verify_partitions(peers, False)
 
 
 class Transactions:
@@ -172,7 +172,7 @@ def test_a_batch_of_a_transaction_is_refused(version: int, verifying: PairFor) -
     mine = Transactions(verifying("Produce", version), version, "refused")
     mine.produce((0, 0), transactional_id=None)
     mine.produce((0, 0), transactional_id="")
-    mine.produce((0, 0), transactional_id="nobody")
+    mine.produce((0, 0), transactional_id="unknown")
     mine.produce((0, 0), producer=1)
     mine.produce((0, 0), epoch=1)
     mine.produce((0, 0), epoch=-1)
@@ -184,7 +184,7 @@ def test_a_batch_of_a_transaction_is_refused(version: int, verifying: PairFor) -
     mine.produce_records((0, one), (1, plain), transactional_id=None)
     mine.produce_records((0, batch([b"v"], transactional=True)))
     mine.produce_records((0, plain))
-    mine.produce_records((0, plain), transactional_id="nobody")
+    mine.produce_records((0, plain), transactional_id="unknown")
     control = with_bytes(batch([b"v"], producer=(5, 0, 0)), ATTRIBUTES_AT, CONTROL_AND_TRANSACTIONAL)
     mine.produce_records((0, with_new_crc(control)), transactional_id=None)
     mine.produce_records((0, with_new_crc(control)))

@@ -151,7 +151,7 @@ def test_an_empty_topic_is_an_empty_frame(job: Job, topic: str, offset_fetching:
 
 def test_an_unknown_topic_is_named_in_the_error(job: Job) -> None:
     with pytest.raises(Exception, match=r"UnknownTopicOrPartition|does not host this topic"):
-        job.read(subscribe="nobody-made-this", **{"kafka.allow.auto.create.topics": "false"}).collect()
+        job.read(subscribe="does-not-exist", **{"kafka.allow.auto.create.topics": "false"}).collect()
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])

@@ -103,7 +103,7 @@ class Load:
         that were sent and not acknowledged before a cut may be there."""
         assert not self._wrong, self._wrong[:5]
         found: dict[tuple[int, int], list[int]] = defaultdict(list)
-        consumer = self._consumer("nobody", **{"bootstrap.servers": bootstrap_servers})
+        consumer = self._consumer("no-group", **{"bootstrap.servers": bootstrap_servers})
         ends = [consumer.get_watermark_offsets(each, WAIT_S)[1] for each in self._partitions]
         assert self._read_to == ends
         consumer.assign([TopicPartition(self._topic, each.partition, 0) for each in self._partitions])

@@ -219,8 +219,8 @@ class Members:
         )
         admin = self.admin()
         admin.create_topics([new], operation_timeout=WAIT_S)[topic].result(WAIT_S)
-        everybody = {broker for replicas in assignment for broker in replicas}
-        self.until(lambda: self.in_sync(topic) == [set(replicas) for replicas in assignment], everybody)
+        brokers = {broker for replicas in assignment for broker in replicas}
+        self.until(lambda: self.in_sync(topic) == [set(replicas) for replicas in assignment], brokers)
 
     def delete(self, topic: str) -> None:
         admin = self.admin()
@@ -288,8 +288,8 @@ class Members:
             except KafkaException:
                 if time.monotonic() >= end:
                     raise
-            told = about() if callable(about) and time.monotonic() >= end else about
-            assert time.monotonic() < end, f"did not come true in {WAIT_S:g} s {told}"
+            detail = about() if callable(about) and time.monotonic() >= end else about
+            assert time.monotonic() < end, f"did not come true in {WAIT_S:g} s {detail}"
             time.sleep(0.1)
 
     # -- as clients ---------------------------------------------------------------------------------------------------

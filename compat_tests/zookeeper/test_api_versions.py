@@ -8,7 +8,7 @@ import pytest
 from odradek_peers import KAFKA_3_9, ApacheKafka, ZooKeeperServer
 
 from compat_tests.oracle.peer import Closed, Peer
-from compat_tests.oracle.settings import CLIENT_METRICS, GROUP, assert_same_broker_settings, told
+from compat_tests.oracle.settings import CLIENT_METRICS, GROUP, assert_same_broker_settings, describe_configs
 from compat_tests.zookeeper.members import Members
 
 pytestmark = pytest.mark.peers
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.peers
 DIFFERENT = {
     7: ((0, 3), (1, 3), "v0 has a header of its own, of brokers before 0.9"),
     56: ((0, 3), (2, 3), "v0 and v1 are of brokers before 3.3, which name no topic ids; 3.9 sends v3"),
-    58: ((0, 0), None, "Envelope: nobody forwards here, and Kafka's brokers over ZooKeeper do not either"),
+    58: ((0, 0), None, "Envelope: brokers over ZooKeeper, also Kafka's, forward no requests"),
 }
 """By API key: Kafka's versions, ours, and the reason for the difference."""
 
@@ -44,7 +44,7 @@ def odradek(ours: Members) -> Iterator[Peer]:
 def test_brokers_have_settings_groups_and_subscriptions_do_not(kafka: Peer, odradek: Peer) -> None:
     assert_same_broker_settings(kafka, odradek)
     for kind in (GROUP, CLIENT_METRICS):
-        assert told(odradek, kind, "any") == told(kafka, kind, "any")
+        assert describe_configs(odradek, kind, "any") == describe_configs(kafka, kind, "any")
         change = {"resource_type": kind, "resource_name": "any", "configs": []}
         asked = {"resources": [change], "validate_only": False}
         assert odradek.ask("IncrementalAlterConfigs", 1, asked) == kafka.ask("IncrementalAlterConfigs", 1, asked)

@@ -198,33 +198,33 @@ def test_leaders_shut_down_or_die_and_come_back(sides: Sides) -> None:
 
 def test_a_replica_outside_the_isr_leads_when_that_is_allowed(sides: Sides) -> None:
     allowed = sides.create("allowed", [2, 3], [2, 3])
-    told = sides.create("told", [2, 3], [2, 3])
+    forbidden = sides.create("forbidden", [2, 3], [2, 3])
     sides.stop(3)
-    for topic in (allowed, told):
+    for topic in (allowed, forbidden):
         _produce(sides, topic)
-    ask_all(sides, allowed, told)
+    ask_all(sides, allowed, forbidden)
     sides.kill(2)
-    ask_all(sides, allowed, told)
+    ask_all(sides, allowed, forbidden)
     sides.start(3)
     sides.until_leaders(allowed, -1, -1)
-    sides.until_leaders(told, -1, -1)
-    ask_all(sides, allowed, told)
-    _elect(sides, _PREFERRED, told, [0, 1])
+    sides.until_leaders(forbidden, -1, -1)
+    ask_all(sides, allowed, forbidden)
+    _elect(sides, _PREFERRED, forbidden, [0, 1])
 
     _configure(sides, _TOPIC, allowed, 1, {"unclean.leader.election.enable": "true"})
-    _elect(sides, _UNCLEAN, told, [0, 1, 9])
-    for topic in (allowed, told):
+    _elect(sides, _UNCLEAN, forbidden, [0, 1, 9])
+    for topic in (allowed, forbidden):
         sides.until_leaders(topic, 3, 3)
-    ask_all(sides, allowed, told)
-    for topic in (allowed, told):
+    ask_all(sides, allowed, forbidden)
+    for topic in (allowed, forbidden):
         _produce(sides, topic)
-    _elect(sides, _UNCLEAN, told, [0, 1])
-    ask_all(sides, allowed, told)
+    _elect(sides, _UNCLEAN, forbidden, [0, 1])
+    ask_all(sides, allowed, forbidden)
 
     # The old leader truncates the records that only it has.
     sides.start(2)
-    sides.until_in_sync(allowed, told)
-    ask_all(sides, allowed, told)
+    sides.until_in_sync(allowed, forbidden)
+    ask_all(sides, allowed, forbidden)
 
 
 def test_topics_grow_and_are_deleted_while_a_broker_is_away(sides: Sides) -> None:
@@ -346,23 +346,23 @@ def _same_places(sides: Sides, *topics: str, without: tuple[str, ...] = ("leader
 
 def _throttle(sides: Sides, topic: str, rate: str | None) -> None:
     """Set or remove a throttle, and wait until the brokers apply it: Kafka's brokers learn of it by a notification."""
-    everybody = None if rate is None else "*"
+    all_replicas = None if rate is None else "*"
     names = ("leader.replication.throttled", "follower.replication.throttled")
-    _configure(sides, _TOPIC, topic, 1, {f"{name}.replicas": everybody for name in names})
+    _configure(sides, _TOPIC, topic, 1, {f"{name}.replicas": all_replicas for name in names})
     for broker in BROKERS:
         _configure(sides, _BROKER, str(broker), broker, {f"{name}.rate": rate for name in names})
 
-    def heard(side: Side, broker: int) -> bool:
+    def applies(side: Side, broker: int) -> bool:
         resources = [
             {"resource_type": _BROKER, "resource_name": str(broker), "configuration_keys": [f"{names[0]}.rate"]},
             {"resource_type": _TOPIC, "resource_name": topic, "configuration_keys": [f"{names[0]}.replicas"]},
         ]
         asked: Body = {"resources": resources, "include_synonyms": False, "include_documentation": False}
         results = side.ask(broker, "DescribeConfigs", 4, asked)["results"]
-        said = [config["value"] for each in results for config in each["configs"]]
-        return said == [rate, everybody] if rate is not None else _THROTTLED not in said and "*" not in said
+        values = [config["value"] for each in results for config in each["configs"]]
+        return values == [rate, all_replicas] if rate is not None else _THROTTLED not in values and "*" not in values
 
-    sides.until(lambda side: all(heard(side, broker) for broker in BROKERS), "throttled")
+    sides.until(lambda side: all(applies(side, broker) for broker in BROKERS), "throttled")
 
 
 def test_the_controller_dies_and_another_goes_on(sides: Sides) -> None:

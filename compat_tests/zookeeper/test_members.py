@@ -135,8 +135,8 @@ def test_controllers_and_brokers_use_the_control_plane_listener(members: Members
     members.produce("t", some())
     members.assert_all_there("t")
     members.delete("t")
-    told = [tap for broker, tap in taps.items() if broker != controller]
-    members.until(lambda: all({LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA} <= tap.asked for tap in told))
+    other_taps = [tap for broker, tap in taps.items() if broker != controller]
+    members.until(lambda: all({LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA} <= tap.asked for tap in other_taps))
     assert ALTER_PARTITION in taps[controller].asked
 
 

@@ -284,30 +284,30 @@ def test_the_simple_consumer_fetches_looks_offsets_up_and_commits(ours: Members,
     host, _, port = ours.members[2].bootstrap_servers.rpartition(":")
     with _TOOLS.start(str(_SIMPLE), host, port) as simple:
 
-        def told(line: str) -> str:
+        def respond(line: str) -> str:
             simple.write(line + "\n")
             return simple.next_line()
 
-        assert told(f"leader {topic} 0") == f"2 {host}:{port}"
-        assert told(f"leader {topic} 1") == f"3 {ours.members[3].bootstrap_servers}"
-        assert told(f"offsets {topic} 0 {_LATEST} 1") == f"0 {ends[0]}"
-        assert told(f"offsets {topic} 0 {_EARLIEST} 1") == "0 0"
-        assert told(f"offsets {topic} 0 {_LATEST} 5") == f"0 {ends[0]} 0"
-        assert told(f"offsets {topic} 1 {_LATEST} 1") == "6", "another broker leads"
+        assert respond(f"leader {topic} 0") == f"2 {host}:{port}"
+        assert respond(f"leader {topic} 1") == f"3 {ours.members[3].bootstrap_servers}"
+        assert respond(f"offsets {topic} 0 {_LATEST} 1") == f"0 {ends[0]}"
+        assert respond(f"offsets {topic} 0 {_EARLIEST} 1") == "0 0"
+        assert respond(f"offsets {topic} 0 {_LATEST} 5") == f"0 {ends[0]} 0"
+        assert respond(f"offsets {topic} 1 {_LATEST} 1") == "6", "another broker leads"
 
-        error, high_watermark, *records = told(f"fetch {topic} 0 3").split()
+        error, high_watermark, *records = respond(f"fetch {topic} 0 3").split()
         assert (error, high_watermark) == ("0", str(ends[0]))
         assert [int(record.partition("=")[0]) for record in records] == list(range(3, ends[0]))
-        assert told(f"fetch {topic} 0 {ends[0]}") == f"0 {ends[0]}"
-        assert told(f"fetch {topic} 0 {ends[0] + 1}").split()[0] == "1"
+        assert respond(f"fetch {topic} 0 {ends[0]}") == f"0 {ends[0]}"
+        assert respond(f"fetch {topic} 0 {ends[0] + 1}").split()[0] == "1"
 
         path = f"/consumers/simple-group/offsets/{topic}/0"
-        assert told(f"committed simple-group {topic} 0") == "3 -1"
-        assert told(f"commit simple-group {topic} 0 7") == "NONE"
+        assert respond(f"committed simple-group {topic} 0") == "3 -1"
+        assert respond(f"commit simple-group {topic} 0 7") == "NONE"
         assert zookeeper.get(path)[0] == b"7"
         zookeeper.set(path, b"9")
-        assert told(f"committed simple-group {topic} 0") == "0 9"
-        assert told("commit simple-group no-such-topic 0 7") == "UNKNOWN_TOPIC_OR_PARTITION"
+        assert respond(f"committed simple-group {topic} 0") == "0 9"
+        assert respond("commit simple-group no-such-topic 0 7") == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
 def test_the_znodes_of_a_group_are_as_kafkas_tools_expect(
@@ -320,9 +320,9 @@ def test_the_znodes_of_a_group_are_as_kafkas_tools_expect(
     (registered,) = zookeeper.get_children(f"/consumers/{group.name}/ids")
     found = json.loads(zookeeper.get(f"/consumers/{group.name}/ids/{registered}")[0])
     assert found["subscription"] == {topic: 1}
-    told = _TOOLS.run(
+    output = _TOOLS.run(
         "kafka.admin.ConsumerGroupCommand", "--zookeeper", ours.zookeeper, "--describe", "--group", group.name
     )
-    lags = [line.split()[4] for line in told.splitlines() if line.startswith(topic)]
+    lags = [line.split()[4] for line in output.splitlines() if line.startswith(topic)]
     assert len(lags) == 4
     group.leave("a")

@@ -45,8 +45,8 @@ class Tools:
         name = f"tools-{next(_numbers)}"
         assigned = ",".join(":".join(map(str, each)) for each in replicas)
         settings = [word for each in config for word in ("--config", each)]
-        told = self.run("TopicCommand", "--create", "--topic", name, "--replica-assignment", assigned, *settings)
-        assert f'Created topic "{name}".' in told
+        output = self.run("TopicCommand", "--create", "--topic", name, "--replica-assignment", assigned, *settings)
+        assert f'Created topic "{name}".' in output
         self._ours.until(lambda: name in self._ours.admin().list_topics(timeout=WAIT_S).topics)
         self._ours.until(lambda: self._ours.in_sync(name) == [set(each) for each in replicas])
         return name
@@ -82,9 +82,9 @@ def _unpreferred(ours: Members, name: str) -> None:
 
 def test_a_topic_is_made_described_grown_and_deleted(ours: Members, zookeeper: KazooClient, tools: Tools) -> None:
     name = tools.create([1, 2], [2, 3], config=["min.insync.replicas=2"])
-    told = tools.run("TopicCommand", "--describe", "--topic", name)
-    assert re.search(r"PartitionCount:2\s+ReplicationFactor:2\s+Configs:min.insync.replicas=2", told)
-    assert re.search(r"Partition: 1\s+Leader: 2\s+Replicas: 2,3\s+Isr: 2,3", told)
+    output = tools.run("TopicCommand", "--describe", "--topic", name)
+    assert re.search(r"PartitionCount:2\s+ReplicationFactor:2\s+Configs:min.insync.replicas=2", output)
+    assert re.search(r"Partition: 1\s+Leader: 2\s+Replicas: 2,3\s+Isr: 2,3", output)
     ours.produce(name, [b"before"])
 
     assigned = ("--partitions", "4", "--replica-assignment", "1:2,2:3,3:1,1:3")
@@ -107,9 +107,9 @@ def test_preferred_leaders_of_a_file_and_of_all_lead_again(ours: Members, zookee
     _unpreferred(ours, name)
     wanted = tools.file({"partitions": [{"topic": name, "partition": 0}, {"topic": name, "partition": 2}]})
 
-    told = tools.run("PreferredReplicaLeaderElectionCommand", "--path-to-json-file", wanted)
+    output = tools.run("PreferredReplicaLeaderElectionCommand", "--path-to-json-file", wanted)
 
-    assert "Created preferred replica election path" in told
+    assert "Created preferred replica election path" in output
     ours.until(lambda: ours.leaders(name)[0] == ours.leaders(name)[2] == 2)
     assert ours.leaders(name)[1] != 2
     ours.until(lambda: not zookeeper.exists("/admin/preferred_replica_election"))
@@ -127,10 +127,10 @@ def test_todays_tool_elects_the_leaders_of_a_file(ours: Members, tools: Tools, r
         "--path-to-json-file", tools.file({"partitions": places}),
     )  # fmt: skip
 
-    told = JavaTools(release).run(*command)
+    output = JavaTools(release).run(*command)
 
-    assert f"Successfully completed leader election (PREFERRED) for partitions {name}-0" in told
-    assert f"Valid replica already elected for partitions {name}-2" in told
+    assert f"Successfully completed leader election (PREFERRED) for partitions {name}-0" in output
+    assert f"Valid replica already elected for partitions {name}-2" in output
     ours.until(lambda: ours.leaders(name)[0] == 2)
     assert ours.leaders(name)[1] != 2
 
@@ -142,19 +142,19 @@ def test_replicas_move_with_a_throttle_that_goes_when_they_have_arrived(
     ours.produce(name, [b"%d" % number for number in range(1000)])
     file = tools.reassignment(name, {0: [3, 2], 1: [1, 2, 3]})
 
-    told = tools.run("ReassignPartitionsCommand", "--execute", *file, "--throttle", "10000000")
+    output = tools.run("ReassignPartitionsCommand", "--execute", *file, "--throttle", "10000000")
 
-    assert "The inter-broker throttle limit was set to 10000000 B/s" in told
-    assert "Successfully started reassignment of partitions." in told
+    assert "The inter-broker throttle limit was set to 10000000 B/s" in output
+    assert "Successfully started reassignment of partitions." in output
     ours.until(lambda: ours.in_sync(name) == [{3, 2}, {1, 2, 3}])
     ours.until(lambda: not zookeeper.exists("/admin/reassign_partitions"))
     assert _config(zookeeper, f"topics/{name}").keys() == {
         "leader.replication.throttled.replicas", "follower.replication.throttled.replicas",
     }  # fmt: skip
-    told = tools.run("ReassignPartitionsCommand", "--verify", *file)
-    assert f"Reassignment of partition {name}-0 completed successfully" in told
-    assert f"Reassignment of partition {name}-1 completed successfully" in told
-    assert "Throttle was removed." in told
+    output = tools.run("ReassignPartitionsCommand", "--verify", *file)
+    assert f"Reassignment of partition {name}-0 completed successfully" in output
+    assert f"Reassignment of partition {name}-1 completed successfully" in output
+    assert "Throttle was removed." in output
     assert _config(zookeeper, f"topics/{name}") == {}
     assert all(_config(zookeeper, f"brokers/{broker}") == {} for broker in (1, 2, 3))
     assert _replicas(ours, name) == [[3, 2], [1, 2, 3]]
@@ -174,10 +174,10 @@ def test_a_move_waits_for_a_broker_and_may_not_be_joined_by_another(
     assert json.loads(zookeeper.get("/admin/reassign_partitions")[0]) == {
         "version": 1, "partitions": [{"topic": name, "partition": 0, "replicas": [3, 1]}]
     }  # fmt: skip
-    told = tools.run("ReassignPartitionsCommand", "--verify", *file)
-    assert f"Reassignment of partition {name}-0 is still in progress" in told
-    told = tools.run("ReassignPartitionsCommand", "--execute", *file)
-    assert "There is an existing assignment running." in told
+    output = tools.run("ReassignPartitionsCommand", "--verify", *file)
+    assert f"Reassignment of partition {name}-0 is still in progress" in output
+    output = tools.run("ReassignPartitionsCommand", "--execute", *file)
+    assert "There is an existing assignment running." in output
 
     # A second --execute changes only the rate.
     tools.run("ReassignPartitionsCommand", "--execute", *file, "--throttle", "1000000000")

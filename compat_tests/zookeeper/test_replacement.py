@@ -70,16 +70,16 @@ def test_every_broker_is_replaced_by_a_new_one_and_back(members: Members) -> Non
 
 def _elect_preferred(members: Members, wanted: list[int]) -> None:
     """Elect the preferred leaders, repeatedly, because the controller may not know yet that a broker runs."""
-    told: list[object] = []
+    responses: list[object] = []
 
     def led() -> bool:
         controller = members.members.get(members.controller())
         if controller is not None:
             body = {"election_type": _PREFERRED, "topic_partitions": None, "timeout_ms": 5000}
-            told.append(Peer("the controller", controller.bootstrap_servers).ask("ElectLeaders", 2, body))
+            responses.append(Peer("the controller", controller.bootstrap_servers).ask("ElectLeaders", 2, body))
         return members.leaders("t") == wanted
 
-    members.until(led, lambda: (members.leaders("t"), told))
+    members.until(led, lambda: (members.leaders("t"), responses))
 
 
 def _lead(members: Members, leader: int) -> None:

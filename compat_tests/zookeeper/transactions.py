@@ -64,8 +64,8 @@ class Transactions:
         body = {f"v3_and_below_{name}": value for name, value in self._who().items()}
         body["v3_and_below_topics"] = [{"name": topic, "partitions": [*partitions]}]
         answer = self._to_coordinator("AddPartitionsToTxn", body)
-        told = _errors(answer["results_by_topic_v3_and_below"], "results_by_partition", "partition_error_code")
-        assert set(told) == {0}, answer
+        errors = _errors(answer["results_by_topic_v3_and_below"], "results_by_partition", "partition_error_code")
+        assert set(errors) == {0}, answer
 
     def produce(self, topic: str, partition: int, *values: bytes) -> int:
         """Send Produce with acks=all and return the error code."""
@@ -78,7 +78,7 @@ class Transactions:
         def leader() -> int:
             return self._members.leaders(topic)[partition]
 
-        answer = self._until_told("Produce", body, leader)
+        answer = self._ask_until_final("Produce", body, leader)
         error = int(answer["responses"][0]["partition_responses"][0]["error_code"])
         if not error:
             self._sequences[topic, partition] = sequence + len(values)
@@ -96,7 +96,7 @@ class Transactions:
         }
         who = {**self._who(), "group_id": self.group, "generation_id": -1, "member_id": "", "group_instance_id": None}
         body = {**who, "topics": [{"name": topic, "partitions": [row]}]}
-        answer = self._until_told("TxnOffsetCommit", body, lambda: coordinator(self._members, self.group, _GROUP))
+        answer = self._ask_until_final("TxnOffsetCommit", body, lambda: coordinator(self._members, self.group, _GROUP))
         assert set(_errors(answer["topics"], "partitions")) == {0}, answer
 
     def end(self, *, commit: bool) -> int:
@@ -117,34 +117,34 @@ class Transactions:
             "groups": [{"group_id": self.group, "topics": [{"name": topic, "partition_indexes": [partition]}]}],
             "require_stable": True,
         }
-        told: list[Body] = []
+        responses: list[Body] = []
 
         def stable() -> bool:
             who = coordinator(self._members, self.group, _GROUP)
             (answer,) = _ask(self._members, who, "OffsetFetch", 8, body)["groups"]
-            told.append(answer)
+            responses.append(answer)
             return not answer["error_code"] and not answer["topics"][0]["partitions"][0]["error_code"]
 
-        _until(stable, lambda: told[-1:])
-        return int(told[-1]["topics"][0]["partitions"][0]["committed_offset"])
+        _until(stable, lambda: responses[-1:])
+        return int(responses[-1]["topics"][0]["partitions"][0]["committed_offset"])
 
     def _who(self) -> Body:
         producer_id, epoch = self.identity
         return {"transactional_id": self.name, "producer_id": producer_id, "producer_epoch": epoch}
 
     def _to_coordinator(self, api: str, body: Body) -> Body:
-        return self._until_told(api, body, lambda: coordinator(self._members, self.name, _TRANSACTION))
+        return self._ask_until_final(api, body, lambda: coordinator(self._members, self.name, _TRANSACTION))
 
-    def _until_told(self, api: str, body: Body, whom: Callable[[], int]) -> Body:
+    def _ask_until_final(self, api: str, body: Body, whom: Callable[[], int]) -> Body:
         """Send a request to the broker that `whom` returns, and repeat it until the response has no retriable error."""
-        told: list[Body] = []
+        responses: list[Body] = []
 
         def done() -> bool:
-            told.append(_ask(self._members, whom(), api, _LATEST_OF_VERSION_1.get(api, 0), body))
-            return not _FOR_A_WHILE.intersection(_all_errors(told[-1]))
+            responses.append(_ask(self._members, whom(), api, _LATEST_OF_VERSION_1.get(api, 0), body))
+            return not _FOR_A_WHILE.intersection(_all_errors(responses[-1]))
 
-        _until(done, lambda: (api, told[-1:]))
-        return told[-1]
+        _until(done, lambda: (api, responses[-1:]))
+        return responses[-1]
 
 
 def coordinator(members: Members, key: str, kind: int = _TRANSACTION) -> int:
@@ -186,7 +186,7 @@ def elect_preferred(members: Members, wanted: Callable[[], object]) -> None:
 def _ask(members: Members, broker: int, api: str, version: int, body: Body) -> Body:
     """Send a request on a new connection, because the broker may have restarted. Raises Closed or OSError."""
     if broker not in members.members:
-        raise Closed(f"nobody is {broker}")
+        raise Closed(f"broker {broker} is not running")
     with closing(Peer(str(broker), members.members[broker].bootstrap_servers)) as peer:
         return peer.ask(api, version, body)
 

@@ -172,7 +172,7 @@ def test_a_running_job_reports_progress_and_stops(config: PipelineConfig, spark:
 
 
 def test_a_missing_topic_fails_with_its_reason_in_one_line(config: PipelineConfig, spark: SparkSession) -> None:
-    missing = PipelineConfig(**{**_fields(config), "input_topic": "nobody-made-this"})
+    missing = PipelineConfig(**{**_fields(config), "input_topic": "does-not-exist"})
 
     with pytest.raises(PipelineFailed, match="UnknownTopicOrPartition") as failure:
         run(missing, spark)
