@@ -173,7 +173,7 @@ class _Floors:
 
 class _CutOff:
     """Deposed leaders that are cut off and do not yet know of the new leader: their responses may be as old as its
-    election (`reigns`)."""
+    election (`deposed_leaders`)."""
 
     def __init__(self, history: History) -> None:
         self._spans: dict[Place, list[Operation]] = defaultdict(list)

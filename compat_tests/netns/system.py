@@ -25,7 +25,7 @@ from compat_tests.netns.checks import last_owners
 from compat_tests.netns.history import OFFSETS, Histories, Operation, Recorder, What, target_of
 from compat_tests.netns.hosts import Hosts
 from compat_tests.netns.job import STUCK
-from compat_tests.netns.reigns import State, deposed, states
+from compat_tests.netns.deposed_leaders import State, deposed, states
 from compat_tests.netns.wire import WHOLE, Fate
 from compat_tests.zookeeper.members import WAIT_S, Members, OdradekMember
 from odradek.client.client import Client
@@ -159,7 +159,7 @@ class System:
             for link in links:
                 self.hosts.link(*link, WHOLE)
 
-    def reigns(self) -> list[State]:
+    def partition_states(self) -> list[State]:
         """Return leaders and ISRs since the start, by the monotonic clock."""
         offset_s = time.time() - time.monotonic()
         return [each._replace(moment=each.moment - offset_s) for each in states(self.zookeeper.directory / "data")]
@@ -280,7 +280,7 @@ class Workload:
 
     def write_down_the_deposed(self) -> None:
         """Record and print each leader that was deposed while it was cut off, by a fault or because the machine was
-        busy. The checks excuse its old responses (`reigns`)."""
+        busy. The checks excuse its old responses (`deposed_leaders`)."""
         history = self.history()
         begin = min(each.begin for each in history)
         deaths = [
@@ -288,7 +288,7 @@ class Workload:
             for each in history
             if each.what is What.FAULT and each.note == System.killed.__name__
         ]
-        for broker, place, since, until in deposed(self._system.reigns(), deaths, time.monotonic()):
+        for broker, place, since, until in deposed(self._system.partition_states(), deaths, time.monotonic()):
             topic, partition = place
             if until > begin and topic in (*self._topics, OFFSETS):
                 print(

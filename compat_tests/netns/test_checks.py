@@ -109,29 +109,29 @@ BAD: list[tuple[Check, list[Operation]]] = [
 ]
 
 
-def test_a_good_history_breaks_no_rule() -> None:
+def test_a_correct_history_breaks_no_rule() -> None:
     assert broken_rules(GOOD) == []
 
 
 @pytest.mark.parametrize(("check", "wrong"), BAD, ids=lambda each: getattr(each, "__name__", ""))
-def test_each_check_finds_its_violation(check: Check, wrong: list[Operation]) -> None:
+def test_each_check_finds_a_violation_of_its_rule(check: Check, wrong: list[Operation]) -> None:
     history = [each for each in GOOD if not any(bad.what is What.FINAL for bad in wrong) or each.what is not What.FINAL]
     assert check(history) == [] or wrong[0].what is What.FINAL
     assert check([*history, *wrong]) != []
 
 
-def test_every_check_has_a_history_that_breaks_it() -> None:
+def test_every_check_has_a_history_that_violates_it() -> None:
     assert {check for check, _ in BAD} == set(checks.CHECKS)
 
 
-def test_a_leader_that_was_cut_off_may_answer_others_as_of_then() -> None:
+def test_a_deposed_leader_may_return_offsets_of_its_time_as_leader() -> None:
     stale = responded(What.LATEST, "other", 2, 8)
     assert checks.no_read_is_stale([*GOOD, deposed(2.4, 8.2), stale]) == []
     assert checks.ends_do_not_go_back([*GOOD, deposed(2.4, 8.2), stale]) == []
     assert checks.no_read_is_stale([*GOOD, deposed(2.4, 8.2), replace(stale, offset=1)]) != []
 
 
-def test_a_coordinator_that_was_cut_off_may_answer_as_of_then() -> None:
+def test_a_deposed_coordinator_may_return_earlier_committed_offsets() -> None:
     cut = replace(deposed(6.2, 9.2), topic=OFFSETS, partitions=(3,))
     assert checks.committed_offsets_do_not_go_back([*GOOD, cut, committed(What.COMMITTED, 1, 9)]) == []
     assert checks.committed_offsets_do_not_go_back([*GOOD, cut, committed(What.COMMITTED, 0, 9)]) != []
@@ -143,12 +143,12 @@ def test_a_commit_without_a_response_may_have_been_written() -> None:
     assert checks.committed_offsets_do_not_go_back([*GOOD, *late]) == []
 
 
-def test_owners_are_those_of_the_newest_generation() -> None:
+def test_the_newest_generation_names_the_owners_of_partitions() -> None:
     assert last_owners(GOOD, "g") == {"a": (0,), "b": (1,)}
     assert last_owners(GOOD, "h") == {}
 
 
-def test_only_a_write_to_another_leader_after_the_fault_ends_the_wait() -> None:
+def test_only_a_write_to_another_leader_after_the_fault_counts() -> None:
     writes = [replace(produced("plain:1", -1, at), leader=leader) for at, leader in ((1, 2), (3, 1), (4, 2))]
     assert acknowledged_by_another(writes, ("t", 0), 1, since=2) == 4.5
     assert acknowledged_by_another(writes, ("t", 0), 1, since=5) is None

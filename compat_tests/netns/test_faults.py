@@ -32,23 +32,23 @@ PRODUCERS = ("produce", "produce-kafka-python", "probe")
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_writing_goes_on_without_a_leader(system: System, workload: Workload, fault: Fault) -> None:
+def test_producers_continue_after_the_failure_of_a_leader(system: System, workload: Workload, fault: Fault) -> None:
     """Writing continues within the session's timeout and 2 s. The session of a deaf broker ends later: ZooKeeper still
     receives its pings, a third of the session timeout apart, until the broker misses the response to one."""
     probed, busy = workload.topic("probed", 3), workload.topic("busy", 3)
-    everybody_is_at_work(workload, probed, busy)
+    start_all_clients(workload, probed, busy)
     for partition in range(2):
-        took_s = writing_goes_on(system, workload, fault, (probed, partition))
+        took_s = fail_over(system, workload, fault, (probed, partition))
         print(f"{fault.__name__}: {took_s:.2f} s beyond the session's timeout without writes")
         assert took_s < WRITES_AGAIN_S + (SESSION_S / 3 if fault is System.deaf else 0)
     assert_nothing_broken(system, workload)
 
 
-def test_a_leader_that_hears_no_other_broker_loses_nothing(system: System, workload: Workload) -> None:
+def test_a_leader_cut_off_from_other_brokers_loses_no_record(system: System, workload: Workload) -> None:
     """The broker stays the leader of its partitions, because its ZooKeeper session lives. The other leaders continue
     after they have removed it from the ISR, unless it is the controller, which alone could accept that change."""
     probed, busy = workload.topic("probed", 3), workload.topic("busy", 3)
-    everybody_is_at_work(workload, probed, busy)
+    start_all_clients(workload, probed, busy)
     controller = system.members.controller()
     for broker in (next(broker for broker in BROKERS if broker != controller), controller):
         others = [(probed, p) for p, leader in enumerate(system.members.leaders(probed)) if leader != broker]
@@ -61,26 +61,26 @@ def test_a_leader_that_hears_no_other_broker_loses_nothing(system: System, workl
     assert_nothing_broken(system, workload)
 
 
-def test_writing_goes_on_without_zookeeper(system: System, workload: Workload) -> None:
+def test_producers_continue_while_zookeeper_is_down(system: System, workload: Workload) -> None:
     """Leaders continue to lead while ZooKeeper is down; only elections are not possible."""
     probed, busy = workload.topic("probed", 3), workload.topic("busy", 3)
-    everybody_is_at_work(workload, probed, busy)
+    start_all_clients(workload, probed, busy)
     system.zookeeper.kill()
     time.sleep(1.5 * SESSION_S)
-    workload.until(partial(each_writes, since=time.monotonic(), count=20), "writing goes on")
+    workload.until(partial(each_producer_writes, since=time.monotonic(), count=20), "writing goes on")
     system.zookeeper.start()
     system.members.until(workload.is_whole, "all are in sync")
-    took_s = writing_goes_on(system, workload, System.killed, (probed, 0))
+    took_s = fail_over(system, workload, System.killed, (probed, 0))
     assert took_s < WRITES_AGAIN_S
     assert_nothing_broken(system, workload)
 
 
-def test_delay_and_loss_change_nothing_but_time(system: System, workload: Workload) -> None:
+def test_delayed_and_lost_packets_only_slow_the_clients_down(system: System, workload: Workload) -> None:
     probed, busy = workload.topic("probed", 3), workload.topic("busy", 3)
-    everybody_is_at_work(workload, probed, busy)
+    start_all_clients(workload, probed, busy)
     for fate in (Fate(delay_ms=30, jitter_ms=60), Fate(loss=0.05), Fate(delay_ms=10, jitter_ms=20, loss=0.02)):
         with system.everywhere(fate):
-            workload.until(partial(each_writes, since=time.monotonic() + HELD_S, count=20), "writing goes on")
+            workload.until(partial(each_producer_writes, since=time.monotonic() + HELD_S, count=20), "writing goes on")
         system.members.until(workload.is_whole, "all are in sync")
     assert_nothing_broken(system, workload)
 
@@ -121,12 +121,12 @@ def test_a_group_of_thirty_reads_all_records_under_failures(system: System, work
     assert_nothing_broken(system, workload)
 
 
-def test_nothing_breaks_when_one_fault_comes_on_top_of_another(
+def test_overlapping_faults_break_no_rule(
     system: System, workload: Workload, request: pytest.FixtureRequest
 ) -> None:
     """The checks excuse no more than in the other tests: ZooKeeper's log tells which broker was deposed when."""
     topics = workload.topic("probed", 3), workload.topic("busy", 3)
-    everybody_is_at_work(workload, *topics)
+    start_all_clients(workload, *topics)
     group = f"group-{topics[1]}"
     workload.start("join", topics[1], group)
     workload.start("watch", topics[1], group)
@@ -138,24 +138,24 @@ def test_nothing_breaks_when_one_fault_comes_on_top_of_another(
                 stack.enter_context(workload.under(fault, broker))
                 time.sleep(rng.uniform(0, 1.5 * SESSION_S))
     system.members.until(workload.is_whole, "all are in sync")
-    workload.until(partial(each_writes, since=time.monotonic(), count=20), "writing goes on")
+    workload.until(partial(each_producer_writes, since=time.monotonic(), count=20), "writing goes on")
     workload.stop_kind(*PRODUCERS)
     workload.until(lambda history: not groups_read_everything(history), "everything is read")
     assert_nothing_broken(system, workload)
 
 
-def everybody_is_at_work(workload: Workload, probed: str, busy: str) -> None:
+def start_all_clients(workload: Workload, probed: str, busy: str) -> None:
     workload.start("probe", probed)
     for kind in ("produce", "produce-kafka-python", "read", "watch", "begin-again"):
         workload.start(kind, busy)
-    workload.until(partial(each_writes, since=0, count=20), "all clients work")
+    workload.until(partial(each_producer_writes, since=0, count=20), "all clients work")
 
 
 def all_acknowledged(history: Sequence[Operation], *, places: list[Place], leader: int, since: float) -> bool:
     return all(acknowledged_by_another(history, place, leader, since) is not None for place in places)
 
 
-def each_writes(history: Sequence[Operation], *, since: float, count: int) -> bool:
+def each_producer_writes(history: Sequence[Operation], *, since: float, count: int) -> bool:
     """Return whether every producer has at least `count` records acknowledged that it sent after `since`."""
     written = Counter(
         each.process
@@ -165,7 +165,7 @@ def each_writes(history: Sequence[Operation], *, since: float, count: int) -> bo
     return len(written) == 3 and min(written.values()) >= count
 
 
-def writing_goes_on(system: System, workload: Workload, fault: Fault, place: Place) -> float:
+def fail_over(system: System, workload: Workload, fault: Fault, place: Place) -> float:
     """Apply a fault to the leader of a partition until another broker has led for a while. Return the time until the
     new leader acknowledged a record, less the session's timeout."""
     topic, partition = place

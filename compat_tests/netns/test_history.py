@@ -7,7 +7,7 @@ from pathlib import Path
 from compat_tests.netns.history import Histories, Operation, Outcome, Recorder, What
 
 
-def test_operations_are_read_as_they_were_written_by_their_ends(tmp_path: Path) -> None:
+def test_operations_are_read_in_the_order_of_their_ends(tmp_path: Path) -> None:
     histories = Histories(tmp_path)
     late = Operation("a", What.OWNS, 1, 9, Outcome.OK, "t", group="g", generation=3, partitions=(1, 2))
     early = Operation("b", What.PRODUCE, 2, 3, Outcome.INFO, "t", 0, values=("x",), idempotent=True, note="why")
@@ -20,7 +20,7 @@ def test_operations_are_read_as_they_were_written_by_their_ends(tmp_path: Path) 
     assert histories.read() == [early, between, late]
 
 
-def test_a_line_counts_when_it_is_whole(tmp_path: Path) -> None:
+def test_an_incomplete_line_of_a_history_is_not_read(tmp_path: Path) -> None:
     file, histories = tmp_path / "a.jsonl", Histories(tmp_path)
     Recorder(file).write(Operation("a", What.LATEST, 1, 2, Outcome.OK, "t", 0, 5))
     line = file.read_text()

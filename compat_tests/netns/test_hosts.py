@@ -57,7 +57,7 @@ def test_a_link_is_cut_one_way(hosts: Hosts) -> None:
         assert hosts.count("a", "b") == (1, 1)
 
 
-def test_packets_are_late_and_in_order(hosts: Hosts) -> None:
+def test_delayed_packets_arrive_in_order(hosts: Hosts) -> None:
     with bound(hosts, "a") as a, bound(hosts, "b") as b:
         hosts.link("a", "b", Fate(delay_ms=100, jitter_ms=100))
         begun = time.monotonic()
@@ -91,7 +91,7 @@ def test_namespaces_of_a_killed_test_are_removed() -> None:
     assert not [name for name in os.listdir("/run/netns") if name.startswith(f"odradek-{os.getpid()}-")]
 
 
-def test_this_thread_is_where_it_was_afterwards(hosts: Hosts) -> None:
+def test_a_thread_returns_to_its_network_namespace(hosts: Hosts) -> None:
     before = os.readlink("/proc/thread-self/ns/net")
     with hosts.on("a"):
         assert os.readlink("/proc/thread-self/ns/net") != before

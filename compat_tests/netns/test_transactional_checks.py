@@ -98,25 +98,25 @@ BAD: list[tuple[Check, list[Operation]]] = [
 ]
 
 
-def test_a_good_history_breaks_no_rule() -> None:
+def test_a_correct_history_breaks_no_rule() -> None:
     assert broken_transactions(GOOD) == []
 
 
 @pytest.mark.parametrize(("check", "wrong"), BAD, ids=lambda each: getattr(each, "__name__", ""))
-def test_each_check_finds_its_violation(check: Check, wrong: list[Operation]) -> None:
+def test_each_check_finds_a_violation_of_its_rule(check: Check, wrong: list[Operation]) -> None:
     assert check(wrong) != []
 
 
-def test_every_check_has_a_history_that_breaks_it() -> None:
+def test_every_check_has_a_history_that_violates_it() -> None:
     assert {check for check, _ in BAD} == set(CHECKS)
 
 
-def test_statements_are_read_as_they_are_written() -> None:
+def test_a_statement_round_trips_through_its_value() -> None:
     assert [Statement.parse(str(each)) for each in FIRST] == FIRST
     assert Statement.parse(MARK) is None
 
 
-def test_a_ledger_is_the_same_in_whatever_order_its_partitions_are_read() -> None:
+def test_a_ledger_does_not_depend_on_the_order_of_partitions() -> None:
     statements = [each for transfer in (OPENING, FIRST, SECOND, THIRD) for each in transfer]
     by_account = Ledger()
     for each in sorted(statements, key=lambda statement: statement.account):
@@ -126,6 +126,6 @@ def test_a_ledger_is_the_same_in_whatever_order_its_partitions_are_read() -> Non
     assert by_account.balances == {0: 100, 1: 100, 2: 100, 3: 100, 4: 100, 5: 100}
 
 
-def test_a_read_within_a_transfer_is_not_checked() -> None:
+def test_a_read_that_ends_within_a_transfer_is_not_checked() -> None:
     half = [each for each in GOOD if each.what is not What.READ_COMMITTED] + [read(MARK, *OPENING, FIRST[0])]
     assert checks.no_money_is_made_or_lost(half) == []

@@ -9,7 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 from odradek_peers import ZooKeeperServer
 
-from compat_tests.netns.reigns import Span, State, deposed, states
+from compat_tests.netns.deposed_leaders import Span, State, deposed, states
 
 PLACE = ("t", 0)
 
@@ -18,35 +18,35 @@ def state(moment: float, leader: int, *isr: int) -> State:
     return State(moment, PLACE, leader, isr)
 
 
-def test_a_deposed_leader_is_excused_until_it_is_in_the_isr() -> None:
+def test_a_deposed_leader_may_lag_until_it_joins_the_isr() -> None:
     history = [state(1, 1, 1, 2, 3), state(10, 2, 2, 3), state(20, 2, 1, 2, 3), state(30, 2, 2, 3)]
     assert deposed(history, [], 99) == [Span(1, PLACE, 10, 20)]
 
 
-def test_a_replica_outside_the_isr_is_excused_until_now() -> None:
+def test_a_deposed_leader_outside_the_isr_may_lag_until_now() -> None:
     assert deposed([state(1, 1, 1, 2), state(10, 2, 2)], [], 99) == [Span(1, PLACE, 10, 99)]
 
 
-def test_a_replica_in_the_isr_hears_of_an_election_soon() -> None:
+def test_a_deposed_leader_in_the_isr_may_lag_for_five_seconds() -> None:
     moved = [state(1, 1, 1, 2), state(10, 2, 1, 2)]
     assert deposed(moved, [], 99) == [Span(1, PLACE, 10, 15)]
     assert deposed([*moved, state(40, 2, 2), state(50, 2, 1, 2)], [], 99) == [Span(1, PLACE, 10, 15)]
     assert deposed([*moved, state(13, 2, 2), state(50, 2, 1, 2)], [], 99) == [Span(1, PLACE, 10, 50)]
 
 
-def test_the_dead_need_no_excuse() -> None:
+def test_a_deposed_leader_may_lag_only_while_it_is_alive() -> None:
     history = [state(1, 1, 1, 2, 3), state(10, 2, 2, 3), state(20, 2, 1, 2, 3)]
     assert deposed(history, [(1, 7)], 99) == []
     assert deposed(history, [(1, 12)], 99) == [Span(1, PLACE, 10, 12)]
     assert deposed(history, [(1, 0.5), (2, 12), (1, 21)], 99) == [Span(1, PLACE, 10, 20)]
 
 
-def test_an_election_without_a_leader_deposes_no_replica() -> None:
+def test_an_election_of_no_leader_deposes_no_leader() -> None:
     assert deposed([state(1, 1, 1, 2), state(10, -1, 1), state(20, 1, 1)], [], 99) == []
     assert deposed([state(1, 1, 1, 2), state(10, -1, 2), state(20, 2, 2)], [], 99) == [Span(1, PLACE, 20, 99)]
 
 
-def test_each_reign_that_ends_is_one() -> None:
+def test_each_deposed_leader_has_its_own_span() -> None:
     history = [state(1, 1, 1, 2, 3), state(10, 2, 2, 3), state(12, 3, 3), state(20, 3, 1, 2, 3)]
     assert deposed(history, [], 99) == [Span(1, PLACE, 10, 20), Span(2, PLACE, 12, 20)]
 
