@@ -121,7 +121,7 @@ def test_retriable_errors_are_retried_and_fatal_ones_raised(cluster: Cluster, to
     assert set(refused) == {KafkaError.TOPIC_AUTHORIZATION_FAILED}
 
 
-def test_a_consumer_reads_on_after_lost_fetches(cluster: Cluster, topic: str) -> None:
+def test_a_consumer_continues_after_lost_fetch_responses(cluster: Cluster, topic: str) -> None:
     assert _send(cluster, topic, acks="all") == [None] * len(_MESSAGES)
     cluster.faults.disconnect("Fetch", when="request", times=2)
     cluster.faults.disconnect("Fetch", when="response", times=2)

@@ -83,7 +83,7 @@ def _all_delivered(records: set[tuple[int, int]], members: list[RunningMember]) 
 
 
 @pytest.mark.parametrize("kind", MEMBERS)
-def test_every_record_is_delivered_while_members_join_leave_and_vanish(
+def test_every_record_is_delivered_while_members_join_leave_and_die(
     kind: Member, make_topic: Callable[..., str], start_member: Callable[..., RunningMember], servers: str
 ) -> None:
     topic = make_topic(partitions=_PARTITIONS)

@@ -83,7 +83,9 @@ def test_the_performance_tools_write_and_read_all_their_records(tools: JavaTools
     assert dict(zip(names, values, strict=True))["data.consumed.in.nMsg"] == "20000"
 
 
-def test_kafka_get_offsets_knows_the_ends(tools: JavaTools, make_topic: Callable[..., str], servers: str) -> None:
+def test_kafka_get_offsets_lists_earliest_and_latest_offsets(
+    tools: JavaTools, make_topic: Callable[..., str], servers: str
+) -> None:
     topic = make_topic(partitions=2)
     _filled(servers, topic, 5)
     where = ("--bootstrap-server", servers, "--topic", topic)
@@ -93,7 +95,7 @@ def test_kafka_get_offsets_knows_the_ends(tools: JavaTools, make_topic: Callable
     assert tools.run("kafka-get-offsets", *where, "--time", "-3").splitlines()[0].startswith(f"{topic}:0:")
 
 
-def test_kafka_log_dirs_names_every_partition(tools: JavaTools, topic: str, servers: str) -> None:
+def test_kafka_log_dirs_lists_every_partition(tools: JavaTools, topic: str, servers: str) -> None:
     _filled(servers, topic, 10)
 
     output = tools.run("kafka-log-dirs", "--bootstrap-server", servers, "--describe", "--topic-list", topic)
@@ -107,7 +109,9 @@ def test_kafka_log_dirs_names_every_partition(tools: JavaTools, topic: str, serv
     assert (partition["offsetLag"], partition["isFuture"]) == (0, False)
 
 
-def test_kafka_delete_records_moves_the_start(tools: JavaTools, topic: str, servers: str, tmp_path: object) -> None:
+def test_kafka_delete_records_advances_the_log_start_offset(
+    tools: JavaTools, topic: str, servers: str, tmp_path: object
+) -> None:
     _filled(servers, topic, 10)
     file = f"{tmp_path}/offsets.json"
     with open(file, "w") as offsets:
@@ -148,7 +152,7 @@ def test_kafka_consumer_groups_describes_resets_and_deletes(tools: JavaTools, to
     assert group not in tools.run("kafka-consumer-groups", *where, "--list").splitlines()
 
 
-def test_kafka_broker_api_versions_understands_every_line(tools: JavaTools, servers: str) -> None:
+def test_kafka_broker_api_versions_knows_every_api(tools: JavaTools, servers: str) -> None:
     output = tools.run("kafka-broker-api-versions", "--bootstrap-server", servers)
 
     lines = [line.strip() for line in output.splitlines()]
@@ -156,7 +160,7 @@ def test_kafka_broker_api_versions_understands_every_line(tools: JavaTools, serv
     assert {"Produce", "Fetch", "ListOffsets", "Metadata", "JoinGroup", "OffsetCommit", "CreateTopics"} <= set(served)
 
 
-def test_the_verifiable_tools_see_every_record(tools: JavaTools, topic: str, servers: str) -> None:
+def test_the_verifiable_tools_produce_and_consume_every_record(tools: JavaTools, topic: str, servers: str) -> None:
     where = ("--bootstrap-server", servers, "--topic", topic)
     output = tools.run("kafka-verifiable-producer", *where, "--max-messages", "1000", "--acks", "-1")
     events = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
@@ -191,14 +195,14 @@ def test_kafka_features_changes_the_version_of_transactions(servers: str, broker
     assert "transaction.version was upgraded to 2." in raised
 
 
-def test_the_console_producer_creates_the_topic_that_it_writes_to(tools: JavaTools, servers: str) -> None:
+def test_the_console_producer_creates_its_topic(tools: JavaTools, servers: str) -> None:
     topic = f"by-writing-{tools.version}"
     tools.run("kafka-console-producer", "--bootstrap-server", servers, "--topic", topic, stdin="one\ntwo\n")
 
     assert [each.value for each in LIBRARIES[0].consume(servers, topic, 2)] == [b"one", b"two"]
 
 
-def test_tools_say_what_is_missing(tools: JavaTools, servers: str) -> None:
+def test_tools_report_an_unknown_topic(tools: JavaTools, servers: str) -> None:
     with pytest.raises(ToolFailed, match="does not exist as expected"):
         tools.run("kafka-topics", "--bootstrap-server", servers, "--describe", "--topic", "no-such-topic")
     with pytest.raises(ToolFailed, match=r"replication factor|Replication factor"):

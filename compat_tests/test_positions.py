@@ -36,7 +36,7 @@ def test_only_the_assigned_partition_is_read(client: Client, make_topic: Callabl
     assert [(record.partition, record.offset, record.value) for record in records] == [(2, 0, b"2")]
 
 
-def test_librdkafka_seeks_to_and_fro(topic: str, servers: str) -> None:
+def test_librdkafka_seeks_in_both_directions(topic: str, servers: str) -> None:
     LIBRARIES[0].produce(servers, topic, _MESSAGES)
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "unused", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 5)])
@@ -53,7 +53,7 @@ def test_librdkafka_seeks_to_and_fro(topic: str, servers: str) -> None:
     consumer.close()
 
 
-def test_aiokafka_seeks_to_and_fro(topic: str, servers: str) -> None:
+def test_aiokafka_seeks_in_both_directions(topic: str, servers: str) -> None:
     LIBRARIES[0].produce(servers, topic, _MESSAGES)
     partition = AioTopicPartition(topic, 0)
 
@@ -76,7 +76,7 @@ def test_aiokafka_seeks_to_and_fro(topic: str, servers: str) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS, indirect=True)
-def test_a_group_goes_on_where_it_had_stopped(client: Client, topic: str, servers: str) -> None:
+def test_a_group_continues_at_its_committed_offset(client: Client, topic: str, servers: str) -> None:
     LIBRARIES[0].produce(servers, topic, _MESSAGES)
     if client.name in ("kcat", "java-console-4.3.0", "java-console-3.9.1"):
         # These clients always commit everything that they have fetched when they end.
@@ -94,7 +94,7 @@ def test_a_group_goes_on_where_it_had_stopped(client: Client, topic: str, server
 
 
 @pytest.mark.parametrize("way", ["stop", "kill"])
-def test_committed_offsets_outlive_the_broker(way: str, own_broker: Broker) -> None:
+def test_committed_offsets_survive_a_broker_restart(way: str, own_broker: Broker) -> None:
     topic = create_topic(own_broker.bootstrap_servers, "restarted")
     LIBRARIES[0].produce(own_broker.bootstrap_servers, topic, _MESSAGES)
     for client in LIBRARIES:

@@ -82,9 +82,7 @@ def test_every_client_reads_what_all_clients_wrote_with_all_codecs(
 
 @pytest.mark.parametrize("codec", ALL_CODECS)
 @pytest.mark.parametrize("client", LIBRARIES, indirect=True)
-def test_binary_keys_values_and_headers_come_back_as_they_were(
-    client: Client, codec: str, topic: str, servers: str
-) -> None:
+def test_binary_keys_values_and_headers_are_unchanged(client: Client, codec: str, topic: str, servers: str) -> None:
     client.produce(servers, topic, _BINARY, codec=codec)
 
     records = client.consume(servers, topic, len(_BINARY))
@@ -103,7 +101,9 @@ def test_records_arrive_with_every_kind_of_acknowledgement(client: Client, acks:
 
 
 @pytest.mark.parametrize("client", CLIENTS, indirect=True)
-def test_a_message_of_ten_megabytes_passes(client: Client, make_topic: Callable[..., str], servers: str) -> None:
+def test_a_record_of_ten_megabytes_is_produced_and_consumed(
+    client: Client, make_topic: Callable[..., str], servers: str
+) -> None:
     topic = make_topic(config={"max.message.bytes": str(11 * 1024 * 1024)})
     big = Message(b"0123456789abcdef" * (10 * 1024 * 1024 // 16), b"big")
 
@@ -123,7 +123,7 @@ def test_a_message_of_ten_megabytes_passes(client: Client, make_topic: Callable[
 
 @pytest.mark.parametrize("client", OLD_PROTOCOLS, indirect=True)
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
-def test_a_client_of_an_old_protocol_reads_and_writes_its_codecs(
+def test_an_old_client_reads_and_writes_its_codecs(
     client: Client, codec: str, topic: str, servers: str, broker_name: str
 ) -> None:
     if broker_name == "kafka-4.3.0":
@@ -137,7 +137,7 @@ def test_a_client_of_an_old_protocol_reads_and_writes_its_codecs(
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
 @pytest.mark.parametrize("client", OLD_PROTOCOLS, indirect=True)
-def test_a_client_of_an_old_protocol_reads_what_a_new_one_wrote(
+def test_an_old_client_reads_records_of_a_new_one(
     client: Client, codec: str, topic: str, servers: str, broker_name: str
 ) -> None:
     if broker_name == "kafka-4.3.0":

@@ -21,7 +21,7 @@ def cluster(broker_name: str) -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("version", [KAFKA_4_3, KAFKA_3_9])
-def test_a_java_producer_and_consumer_go_on_after_a_reset(cluster: Cluster, version: str) -> None:
+def test_a_java_producer_and_consumer_work_after_a_reset(cluster: Cluster, version: str) -> None:
     tools = JavaTools(version)
     at = ("--bootstrap-server", cluster.bootstrap_servers, "--topic", "t")
     with (
@@ -35,7 +35,7 @@ def test_a_java_producer_and_consumer_go_on_after_a_reset(cluster: Cluster, vers
         assert consumer.next_line() == "after"
 
 
-def test_a_verifiable_producer_is_acknowledged_again_after_a_reset(cluster: Cluster) -> None:
+def test_a_connected_producer_is_acknowledged_after_a_reset(cluster: Cluster) -> None:
     with JavaTools(KAFKA_4_3).start(
         "kafka-verifiable-producer",
         *("--bootstrap-server", cluster.bootstrap_servers, "--topic", "t", "--throughput", "200"),

@@ -12,7 +12,7 @@ _BEFORE, _AFTER = 2000, 1000
 
 
 @pytest.mark.parametrize("way", ["stop", "kill"])
-def test_an_idempotent_producer_and_a_consumer_go_on_over_a_restart(way: str, own_broker: Broker) -> None:
+def test_idempotent_producer_and_consumer_survive_a_restart(way: str, own_broker: Broker) -> None:
     servers = own_broker.bootstrap_servers
     topic = create_topic(servers, "over-a-restart")
     failures: list[KafkaError] = []

@@ -29,7 +29,7 @@ def topic(make_topic: Callable[..., str]) -> str:
 
 
 @pytest.mark.parametrize("client", LIBRARIES, indirect=True)
-def test_the_timestamp_that_a_producer_gives_is_kept(client: Client, topic: str, servers: str) -> None:
+def test_the_producers_timestamp_is_stored(client: Client, topic: str, servers: str) -> None:
     client.produce(servers, topic, [Message(b"v", timestamp_ms=each) for each in _TIMES])
 
     assert [record.timestamp_ms for record in client.consume(servers, topic, len(_TIMES))] == list(_TIMES)
@@ -37,7 +37,7 @@ def test_the_timestamp_that_a_producer_gives_is_kept(client: Client, topic: str,
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 @pytest.mark.parametrize("client", LIBRARIES, indirect=True)
-def test_a_topic_of_log_append_time_has_the_brokers_time(
+def test_log_append_time_is_the_brokers_time(
     client: Client, codec: str, make_topic: Callable[..., str], servers: str
 ) -> None:
     topic = make_topic(config={"message.timestamp.type": "LogAppendTime"})

@@ -71,7 +71,7 @@ def test_an_open_transaction_holds_the_last_stable_offset(
         assert values(servers, topic, COMMITTED) == [b"second"]
 
 
-def test_a_transaction_over_many_partitions_is_committed_in_all(
+def test_a_transaction_is_committed_in_all_of_its_partitions(
     servers: str, make_topic: Callable[..., str], transactional_id: str, producing: TransactionalClient
 ) -> None:
     topics = [make_topic(partitions=3) for _ in range(2)]
@@ -136,7 +136,7 @@ def test_transactional_offsets_take_effect_at_the_commit(
 
 
 @pytest.mark.parametrize("way", ["stop", "kill"])
-def test_a_producer_goes_on_over_a_restart(
+def test_a_transactional_producer_continues_after_a_restart(
     way: str, own_broker: Broker, transactional_id: str, producing: TransactionalClient
 ) -> None:
     servers = own_broker.bootstrap_servers
@@ -154,7 +154,7 @@ def test_a_producer_goes_on_over_a_restart(
     assert values(servers, topic, COMMITTED) == [b"before", b"open", b"too"]
 
 
-def test_a_producer_goes_on_while_three_brokers_are_killed_in_turn(
+def test_a_producer_continues_while_brokers_are_killed_in_turn(
     three_brokers: Cluster, transactional_id: str, producing: TransactionalClient
 ) -> None:
     servers = three_brokers.bootstrap_servers

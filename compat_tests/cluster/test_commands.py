@@ -31,7 +31,7 @@ def _until_well(cluster: BrokerCluster) -> None:
         assert time.monotonic() < deadline
 
 
-def test_replicas_are_placed_moved_led_and_compared(cluster: BrokerCluster) -> None:
+def test_commands_place_move_elect_and_verify_replicas(cluster: BrokerCluster) -> None:
     assert _odradek(cluster, "topics", "create", "by-command", "-a", "1,0", "-a", "2,1").returncode == 0
     _until_well(cluster)
     for _ in range(3):

@@ -135,7 +135,7 @@ def test_kafka_topics_spreads_replicas_over_racks(at: At) -> None:
     assert sorted(each[0] for each in replicas) == [0, 0, 1, 1, 2, 2]
 
 
-def test_kafka_topics_finds_partitions_that_lack_replicas(at: At) -> None:
+def test_kafka_topics_lists_under_replicated_partitions(at: At) -> None:
     name = at.create("lacking", [0, 1, 2], [1, 0, 2], [0, 1, 2], config="min.insync.replicas=2")
     alone = at.create("alone", [2])
     asked = {
@@ -232,7 +232,7 @@ def test_kafka_reassign_partitions_cancels_a_reassignment(at: At) -> None:
     assert at.replicas(name) == [[1, 0], [1, 0]]
 
 
-def test_the_replication_factor_is_changed_in_both_directions(at: At) -> None:
+def test_the_replication_factor_grows_and_shrinks(at: At) -> None:
     name = at.create("resized", [0], [1])
     at.fill(name, 2)
 
@@ -270,7 +270,7 @@ def _sizes(output: str) -> dict[tuple[int, str], int]:
     }
 
 
-def test_kafka_log_dirs_knows_every_replica(at: At) -> None:
+def test_kafka_log_dirs_lists_every_replica(at: At) -> None:
     name = at.create("in-folders", [0, 1], [1, 2])
     at.fill(name, 2)
 
@@ -282,7 +282,7 @@ def test_kafka_log_dirs_knows_every_replica(at: At) -> None:
     assert set(only) == {(2, f"{name}-1")}
 
 
-def test_kafka_leader_election_brings_preferred_leaders_back(at: At) -> None:
+def test_kafka_leader_election_elects_preferred_leaders(at: At) -> None:
     name = at.create("led", [1, 0], [1, 0], [1, 0], [0, 1])
     at.cluster.stop(1)
     at.until(lambda: at.leaders(name) == [0] * 4)
@@ -338,7 +338,7 @@ def test_kafka_replica_verification_finds_no_lag(at: At) -> None:
         assert "max lag is 0 for" in running.next_line()
 
 
-def test_kafka_get_offsets_asks_each_leader(at: At) -> None:
+def test_kafka_get_offsets_lists_the_offsets_of_each_leader(at: At) -> None:
     name = at.create("ends", [0, 1], [1, 2], [2, 0])
     at.fill(name, 3, 10)
 
@@ -348,7 +348,7 @@ def test_kafka_get_offsets_asks_each_leader(at: At) -> None:
     ]
 
 
-def test_kafka_configs_keeps_brokers_and_the_cluster_apart(at: At) -> None:
+def test_kafka_configs_separates_a_broker_from_the_cluster_default(at: At) -> None:
     def brokers(*arguments: str) -> str:
         return at.run("kafka-configs", "--entity-type", "brokers", *arguments)
 

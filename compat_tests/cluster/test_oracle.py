@@ -226,7 +226,7 @@ def test_partitions_with_assigned_replicas(clusters: Clusters) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_replicas_move(clusters: Clusters, version: int) -> None:
+def test_reassign_replicas(clusters: Clusters, version: int) -> None:
     name, other = clusters.create([0, 1], [1, 2], [2, 0]), clusters.create([0])
 
     for wanted in ([2, 1], [1, 2, 0], [0], [2], [2], [0, 1, 2], [2, 1, 0]):
@@ -239,7 +239,7 @@ def test_replicas_move(clusters: Clusters, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_moves_that_cannot_be(clusters: Clusters, version: int) -> None:
+def test_invalid_reassignments(clusters: Clusters, version: int) -> None:
     name = clusters.create([0, 1], [1, 2])
 
     for wanted in ([], [0, 0], [7], [0, 7], [-1], [0, -1], None):
@@ -263,7 +263,7 @@ def test_moves_that_cannot_be(clusters: Clusters, version: int) -> None:
     _listed(clusters, (name, []))
 
 
-def test_moves_that_wait_for_a_broker(clusters: Clusters) -> None:
+def test_reassignments_wait_for_a_broker_that_is_down(clusters: Clusters) -> None:
     name, other = clusters.create([0, 1], [1, 0], [0, 1]), clusters.create([0, 2], [2, 0])
     third = clusters.create([0, 1, 2], [2, 1, 0])
     clusters.stop(2)
@@ -324,7 +324,7 @@ def test_reassignments_complete_while_an_old_replica_is_down(clusters: Clusters)
     clusters.until_settled()
 
 
-def test_a_topic_grows_and_is_deleted_while_its_replicas_move(clusters: Clusters) -> None:
+def test_a_topic_gets_partitions_and_is_deleted_in_a_reassignment(clusters: Clusters) -> None:
     name = clusters.create([0], [1])
     clusters.stop(2)
     try:
@@ -339,7 +339,7 @@ def test_a_topic_grows_and_is_deleted_while_its_replicas_move(clusters: Clusters
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_preferred_leaders(clusters: Clusters, version: int) -> None:
+def test_elect_preferred_leaders(clusters: Clusters, version: int) -> None:
     name = clusters.create([1, 0], [0, 1], [1, 2], [2, 1])
 
     _elected(clusters, version, PREFERRED, (name, [0, 1]))
@@ -367,7 +367,7 @@ def test_preferred_leaders(clusters: Clusters, version: int) -> None:
         _elected(clusters, version, UNCLEAN, (name, [0, 9]), ("no-such-topic", [0]))
 
 
-def test_unclean_leaders(clusters: Clusters) -> None:
+def test_elect_unclean_leaders(clusters: Clusters) -> None:
     # min.insync.replicas=1, because with 2 the last broker to leave the ISR would stay an eligible leader (KIP-966).
     name = clusters.create([1, 2], [2, 1], configs={"min.insync.replicas": "1"})
     clusters.stop(2)
@@ -392,7 +392,7 @@ def test_unclean_leaders(clusters: Clusters) -> None:
     clusters.same_places(name)
 
 
-def test_a_move_keeps_to_its_throttle_and_is_described_meanwhile(clusters: Clusters) -> None:
+def test_a_throttled_reassignment_is_listed_and_described(clusters: Clusters) -> None:
     name, rate = clusters.create([0, 1]), 400_000
     # Both measure the rate over ten seconds: an idle throttle passes that amount immediately and delays the rest.
     records, batches = batch([bytes(4000)] * 200), 8
@@ -424,7 +424,7 @@ def test_a_move_keeps_to_its_throttle_and_is_described_meanwhile(clusters: Clust
     clusters.same_places(name)
 
 
-def test_a_brokers_own_settings_are_changed_nowhere_else(clusters: Clusters) -> None:
+def test_settings_of_one_broker_change_only_through_that_broker(clusters: Clusters) -> None:
     config = {"name": _LEADERS_RATE, "config_operation": 0, "value": "1"}
     for broker in ("1", "-1", "9", "x"):
         resource = {"resource_type": _BROKER, "resource_name": broker, "configs": [config]}

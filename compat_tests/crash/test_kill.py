@@ -13,5 +13,5 @@ CRASHES = 10
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
-def test_a_killed_broker_keeps_all_that_clients_have_seen(seed: int, tmp_path: Path) -> None:
+def test_a_killed_broker_keeps_acknowledged_and_read_records(seed: int, tmp_path: Path) -> None:
     assert run(seed, tmp_path, CRASHES)

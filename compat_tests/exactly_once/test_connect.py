@@ -27,9 +27,7 @@ def _append(file: Path, numbers: range) -> None:
         output.writelines(f"{_line(number)}\n" for number in numbers)
 
 
-def test_a_killed_worker_brings_every_line_from_file_to_file_once(
-    servers: str, make_topic: Callable[..., str], tmp_path: Path
-) -> None:
+def test_a_killed_worker_copies_every_line_once(servers: str, make_topic: Callable[..., str], tmp_path: Path) -> None:
     topic = make_topic()
     reader, written = Reader(servers, topic), Reader(servers, topic, isolation="read_uncommitted")
     source, sink = tmp_path / "source.txt", tmp_path / "sink.txt"

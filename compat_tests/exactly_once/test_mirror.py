@@ -147,7 +147,7 @@ def _carried_over(origin: Side, target: Side, running: RunningTool) -> Reader:
     return mirror
 
 
-def test_a_group_goes_on_in_the_mirror_where_it_left_off(
+def test_a_group_continues_in_the_mirror_at_its_offset(
     sides: tuple[Side, Side], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     near, far = sides

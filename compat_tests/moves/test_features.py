@@ -63,7 +63,7 @@ def _under(site: Site, owner: Owner, end: End = "stop", upgrade: Iterable[str] =
     return levels
 
 
-def test_levels_that_kafka_stored_are_there_when_kafka_is_back(site: Site) -> None:
+def test_feature_levels_that_kafka_stored_survive_odradek(site: Site) -> None:
     kafkas = _under(site, "kafka")
     assert kafkas.keys() >= _FIRST_API.keys()
     ours = _under(site, "odradek", "kill")
@@ -72,7 +72,7 @@ def test_levels_that_kafka_stored_are_there_when_kafka_is_back(site: Site) -> No
     assert _under(site, "kafka") == kafkas
 
 
-def test_kafka_takes_over_a_directory_and_finalizes_its_features(site: Site) -> None:
+def test_kafka_finalizes_its_features_in_odradeks_directory(site: Site) -> None:
     ours = _under(site, "odradek")
     assert _under(site, "kafka", "kill", upgrade=_FIRST_API) == ours
     assert _under(site, "odradek") == ours

@@ -39,7 +39,7 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
         pytest.param([*_FROM_ODRADEK, ("kafka", "stop")], id="odradek-first"),
     ],
 )
-def test_everything_is_there_under_the_next_owner(owners: list[tuple[Owner, End]], site: Site) -> None:
+def test_the_next_owner_has_everything_that_was_stored(owners: list[tuple[Owner, End]], site: Site) -> None:
     history = History(site)
     for number, (owner, end) in enumerate(owners):
         site.start(owner)

@@ -22,10 +22,10 @@ from odradek_peers.processes import dying_with_us
 
 from compat_tests.isolation import values as read_values
 from compat_tests.netns.checks import last_owners
+from compat_tests.netns.deposed_leaders import State, deposed, states
 from compat_tests.netns.history import OFFSETS, Histories, Operation, Recorder, What, target_of
 from compat_tests.netns.hosts import Hosts
 from compat_tests.netns.job import STUCK
-from compat_tests.netns.deposed_leaders import State, deposed, states
 from compat_tests.netns.wire import WHOLE, Fate
 from compat_tests.zookeeper.members import WAIT_S, Members, OdradekMember
 from odradek.client.client import Client

@@ -121,9 +121,7 @@ def test_a_group_of_thirty_reads_all_records_under_failures(system: System, work
     assert_nothing_broken(system, workload)
 
 
-def test_overlapping_faults_break_no_rule(
-    system: System, workload: Workload, request: pytest.FixtureRequest
-) -> None:
+def test_overlapping_faults_break_no_rule(system: System, workload: Workload, request: pytest.FixtureRequest) -> None:
     """The checks excuse no more than in the other tests: ZooKeeper's log tells which broker was deposed when."""
     topics = workload.topic("probed", 3), workload.topic("busy", 3)
     start_all_clients(workload, *topics)

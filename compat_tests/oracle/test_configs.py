@@ -246,7 +246,7 @@ def test_update_features(version: int, pair_for: PairFor) -> None:
 
 
 @versions_of("UpdateFeatures")
-def test_the_version_of_transactions(version: int, pair_for: PairFor) -> None:
+def test_update_transaction_version(version: int, pair_for: PairFor) -> None:
     """Downgrade and upgrade transaction.version, with refused requests in between. Version 0 cannot downgrade."""
     pair = pair_for("UpdateFeatures", version)
     up: Body = {} if version == 0 else {"upgrade_type": 1}

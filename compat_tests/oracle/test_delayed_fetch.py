@@ -27,7 +27,7 @@ def append(pair: Pair, topic: str, topic_id: Var, size: int, *, partition: int =
     pair.ask("Produce", 9, {**body, "transactional_id": topic if producer >= 0 else None})
 
 
-def test_a_fetch_on_an_older_segment_than_the_end_is_answered(pair_for: PairFor) -> None:
+def test_a_fetch_of_an_older_segment_does_not_wait(pair_for: PairFor) -> None:
     pair = pair_for("Fetch", VERSION)
     topic_id = pair.create_topic("delayed-segments", configs={"segment.bytes": "1048576"})
     for _ in range(3):
@@ -66,7 +66,9 @@ def test_read_committed_min_bytes_counts_to_the_last_stable_offset(pair_for: Pai
         "max_bytes below min_bytes",
     ],
 )
-def test_errors_and_limits_end_the_wait(pair_for: PairFor, wrong: dict[str, object], limits: dict[str, object]) -> None:
+def test_errors_and_size_limits_complete_a_fetch(
+    pair_for: PairFor, wrong: dict[str, object], limits: dict[str, object]
+) -> None:
     pair = pair_for("Fetch", VERSION)
     topic_id = pair.create_topic("delayed-errors", 2)
     for partition in (0, 1):
@@ -81,7 +83,7 @@ def test_errors_and_limits_end_the_wait(pair_for: PairFor, wrong: dict[str, obje
         pair.ask("Fetch", VERSION, {**body, "max_wait_ms": LONG_MS, "min_bytes": LARGE, **limits}, summary)
 
 
-def test_a_fetch_that_can_read_nothing_is_answered(pair_for: PairFor) -> None:
+def test_a_fetch_without_readable_partitions_does_not_wait(pair_for: PairFor) -> None:
     pair = pair_for("Fetch", VERSION)
     body = fetch_body(VERSION, "delayed-nowhere", None, {})
     pair.ask("Fetch", VERSION, {**body, "max_wait_ms": LONG_MS, "min_bytes": LARGE})

@@ -145,9 +145,7 @@ def unserved(strict_servers: Callable[[str], str]) -> set[str]:
 
 
 @versions_of("ApiVersions")
-def test_an_emulated_release_gives_that_releases_answer(
-    version: int, theirs: Peer, ours: Peer, unserved: set[str]
-) -> None:
+def test_an_emulated_release_lists_its_api_versions(version: int, theirs: Peer, ours: Peer, unserved: set[str]) -> None:
     named: Body = {"client_software_name": "oracle", "client_software_version": "1"} if version >= 3 else {}
     kafka, odradek = (peer.ask("ApiVersions", version, named) for peer in (theirs, ours))
 
@@ -189,12 +187,12 @@ def test_brokers_have_the_settings_of_the_release(theirs: Peer, ours: Peer) -> N
 
 
 @pytest.mark.usefixtures("with_own_settings")
-def test_values_and_sources_of_the_settings_of_brokers_are_the_same(theirs: Peer, ours: Peer) -> None:
+def test_broker_settings_have_kafkas_values_and_sources(theirs: Peer, ours: Peer) -> None:
     assert_same_static_settings(theirs, ours)
 
 
 @pytest.mark.usefixtures("with_own_settings")
-def test_each_change_of_a_setting_of_brokers_is_taken_or_refused_alike(theirs: Peer, ours: Peer) -> None:
+def test_changes_of_broker_settings_have_kafkas_outcome(theirs: Peer, ours: Peer) -> None:
     assert_same_answers_to_changes(theirs, ours)
 
 
@@ -249,7 +247,7 @@ def test_advertised_apis_that_are_not_served_fail_as_in_kafka(
         assert _comparable(answer) == _comparable(expected), (api, version)
 
 
-def test_every_advertised_api_is_asked_about_by_the_oracle(strict_servers: Callable[[str], str]) -> None:
+def test_the_oracle_compares_every_advertised_api(strict_servers: Callable[[str], str]) -> None:
     peer = Peer("ours", strict_servers(schema.KAFKA_4_3))
     advertised = _by_key(peer.ask("ApiVersions", 0, {}))
     peer.close()

@@ -37,7 +37,7 @@ def test_api_versions(version: int, pair_for: PairFor) -> None:
         pair.ask("ApiVersions", version, {"client_software_name": "a b", "client_software_version": "1"})
 
 
-def test_an_unknown_version_of_api_versions_is_answered_in_version_0(pair_for: PairFor) -> None:
+def test_the_response_to_an_unknown_api_versions_version_is_version_0(pair_for: PairFor) -> None:
     pair = pair_for("ApiVersions", 4)
     answers = []
     for peer in (pair.kafka, pair.ours):
@@ -79,14 +79,14 @@ def test_a_malformed_frame_has_the_same_effect_as_with_kafka(frame: bytes, pair_
 
 
 @pytest.mark.parametrize("length", [-1, 0x7FFFFFFF, 200_000_000], ids=["negative", "huge", "over the limit"])
-def test_a_length_that_cannot_be_ends_the_connection(length: int, pair_for: PairFor) -> None:
+def test_an_impossible_frame_length_closes_the_connection(length: int, pair_for: PairFor) -> None:
     pair = pair_for("Metadata", 9)
     for peer in (pair.kafka, pair.ours):
         peer.send_raw(struct.pack(">i", length))
         assert peer.is_closed(), peer.name
 
 
-def test_requests_sent_together_are_answered_in_their_order(pair_for: PairFor) -> None:
+def test_responses_keep_the_order_of_pipelined_requests(pair_for: PairFor) -> None:
     pair = pair_for("ApiVersions", 0)
     for peer in (pair.kafka, pair.ours):
         together = b""

@@ -128,7 +128,7 @@ def _throttle(pair: Pair, rate: str | None) -> None:
     _until(pair, heard)
 
 
-def test_a_replica_goes_to_the_other_directory_and_back(pair: Pair) -> None:
+def test_a_replica_moves_to_the_other_directory_and_back(pair: Pair) -> None:
     name = _create(pair, "there-and-back", batches=2)
     _same(pair, name)
     _alter(pair, HERE, name)
@@ -140,7 +140,7 @@ def test_a_replica_goes_to_the_other_directory_and_back(pair: Pair) -> None:
 
 
 @pytest.mark.usefixtures("held")
-def test_a_future_replica_is_listed_until_it_is_cancelled(pair: Pair) -> None:
+def test_a_future_replica_is_listed_until_its_move_is_cancelled(pair: Pair) -> None:
     name = _create(pair, "under-way", batches=10)
     _alter(pair, THERE, name)
     _same(pair, name)
@@ -155,7 +155,7 @@ def test_a_future_replica_is_listed_until_it_is_cancelled(pair: Pair) -> None:
     _same(pair, name)
 
 
-def test_a_copy_that_was_held_back_takes_the_place_when_it_may(pair: Pair) -> None:
+def test_a_throttled_future_replica_replaces_the_current_one_later(pair: Pair) -> None:
     name = _create(pair, "held-back", batches=10)
     _throttle(pair, "1")
     try:
@@ -179,7 +179,7 @@ def test_alter_replica_log_dirs_errors(pair: Pair, version: int) -> None:
     _same(pair, name, "no-such-topic")
 
 
-def test_a_topic_that_is_to_come_is_made_where_it_was_wanted(pair: Pair) -> None:
+def test_a_log_directory_can_be_chosen_before_the_topic_exists(pair: Pair) -> None:
     _create(pair, "before")
     for wanted in (HERE, THERE):
         name = f"wanted-{wanted.name}"

@@ -78,7 +78,7 @@ def test_metadata_by_topic_id(version: int, pair_for: PairFor) -> None:
 
 
 @versions_of("Metadata")
-def test_metadata_creates_a_topic_where_it_is_allowed_to(version: int, pair_for: PairFor) -> None:
+def test_metadata_creates_a_topic_if_allowed(version: int, pair_for: PairFor) -> None:
     pair = pair_for("Metadata", version)
     _cluster(pair)
     name = f"auto-{version}"

@@ -139,7 +139,7 @@ def test_read_committed_responses_list_aborted_transactions(version: int, pair_f
     log.look(14, 15)
 
 
-def test_an_incremental_session_hears_of_the_end_of_a_transaction(pair_for: PairFor) -> None:
+def test_a_fetch_session_returns_the_end_of_a_transaction(pair_for: PairFor) -> None:
     pair = pair_for("Fetch", 12)
     log = Partition(pair, "committed-in-a-session")
     log.produce(-1, b"before", transactional=False)
@@ -160,7 +160,7 @@ def test_an_incremental_session_hears_of_the_end_of_a_transaction(pair_for: Pair
     go_on(4)
 
 
-def test_requests_that_a_transaction_refuses(pair_for: PairFor) -> None:
+def test_transactional_writes_that_are_refused(pair_for: PairFor) -> None:
     log = Partition(pair_for("Fetch", 12), "refused-around-transactions")
     assert log.produce(901, epoch=1) == 0
     errors = [
@@ -186,7 +186,7 @@ def test_requests_that_a_transaction_refuses(pair_for: PairFor) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_transactions_in_any_order(seed: int, pair_for: PairFor) -> None:
+def test_random_transactions(seed: int, pair_for: PairFor) -> None:
     chance = random.Random(seed)
     configs = {"segment.bytes": str(1 << 20), "index.interval.bytes": "500"}
     log = Partition(pair_for("Fetch", 12), f"any-order-{seed}", configs)

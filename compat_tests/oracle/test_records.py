@@ -30,7 +30,7 @@ def _records_for(version: int) -> list[bytes]:
 
 
 @versions_of("Produce")
-def test_produce_appends_one_batch_after_the_other(version: int, pair_for: PairFor) -> None:
+def test_produce_appends_batches(version: int, pair_for: PairFor) -> None:
     pair = pair_for("Produce", version)
     name = f"produce-{version}"
     topic_id = pair.create_topic(name, 2)
@@ -95,7 +95,7 @@ def test_produce_refuses_damaged_batches(version: int, pair_for: PairFor) -> Non
 
 
 @versions_of("Produce", 3)
-def test_produce_checks_times_and_keys_as_the_topic_wants(version: int, pair_for: PairFor) -> None:
+def test_produce_checks_timestamps_and_keys_by_topic_settings(version: int, pair_for: PairFor) -> None:
     pair = pair_for("Produce", version)
 
     def ask(name: str, configs: dict[str, str], *batches: bytes) -> None:
@@ -138,7 +138,7 @@ def test_produce_keeps_the_order_of_an_idempotent_producer(version: int, pair_fo
     pair.ask("DescribeProducers", 0, {"topics": [{"name": name, "partition_indexes": [0, 4]}]})
 
 
-def test_produce_without_acknowledgement_is_not_answered(pair_for: PairFor) -> None:
+def test_produce_with_acks_0_has_no_response(pair_for: PairFor) -> None:
     pair = pair_for("Produce", 9)
     topic_id = pair.create_topic("no-acks")
 
@@ -160,7 +160,7 @@ def _filled(pair: Pair, name: str) -> Var:
     return topic_id
 
 
-def test_versions_of_kafka_without_old_formats_are_read(pair_for: PairFor) -> None:
+def test_fetch_v4_of_a_kafka_without_old_formats(pair_for: PairFor) -> None:
     pair = pair_for("Fetch", 4)
     topic_id = _filled(pair, "fetched")
     pair.ask("Fetch", 4, fetch_body(4, "fetched", topic_id, {}))

@@ -59,7 +59,7 @@ def _starts_after_retention(peer: Peer, topic: str) -> list[int]:
     ],
     ids=["index", "index-of-one-time", "index-of-some", "tiny-index", "time", "bytes", "internal-bytes"],
 )
-def test_segments_end_where_kafkas_do(
+def test_segments_roll_at_the_same_records_as_kafkas(
     request: pytest.FixtureRequest, settings: dict[str, str], size: int, apart_ms: int, pair_for: PairFor
 ) -> None:
     """The log start offsets show the segments: retention leaves the last one of partitions with 1, 2, 3 … batches."""
@@ -78,7 +78,7 @@ def test_segments_end_where_kafkas_do(
     assert _starts_after_retention(pair.ours, name) == theirs
 
 
-def test_remote_storage_settings_are_as_in_kafka_without_it(pair_for: PairFor) -> None:
+def test_remote_storage_settings_without_remote_storage(pair_for: PairFor) -> None:
     pair = pair_for("IncrementalAlterConfigs", 1)
     pair.create_topic("remote")
     for name, values in {
@@ -96,7 +96,7 @@ def test_remote_storage_settings_are_as_in_kafka_without_it(pair_for: PairFor) -
 
 
 @pytest.mark.parametrize("policy", ["", "delete", "compact", "compact,delete"])
-def test_records_may_be_deleted_under_the_policies_of_kafka(policy: str, pair_for: PairFor) -> None:
+def test_delete_records_by_cleanup_policy(policy: str, pair_for: PairFor) -> None:
     pair = pair_for("DeleteRecords", 2)
     name = f"policy-{policy.replace(',', '-') or 'none'}"
     pair.create_topic(name, 1, {"cleanup.policy": policy})
@@ -107,7 +107,7 @@ def test_records_may_be_deleted_under_the_policies_of_kafka(policy: str, pair_fo
         pair.ask("DeleteRecords", 2, {"topics": [asked], "timeout_ms": 9000})
 
 
-def test_without_a_policy_nothing_is_too_old_or_too_much(pair_for: PairFor) -> None:
+def test_without_a_cleanup_policy_retention_deletes_nothing(pair_for: PairFor) -> None:
     pair = pair_for("Produce", 9)
     kept, lost = "kept-without-policy", "lost-by-policy"
     for name, policy in ((kept, ""), (lost, "delete")):

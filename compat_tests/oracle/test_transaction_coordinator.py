@@ -44,7 +44,7 @@ def test_init_producer_id(version: int, level: int, pair_for: PairFor) -> None:
 
 
 @versions_of("InitProducerId", 3, 5)
-def test_a_producer_goes_on_with_the_identity_that_it_had(version: int, level: int, pair_for: PairFor) -> None:
+def test_init_producer_id_with_a_current_producer_id(version: int, level: int, pair_for: PairFor) -> None:
     mine = Coordinated(pair_for("InitProducerId", version), f"goes-on-{version}-{level}")
 
     def again(expected: Producer) -> None:
@@ -104,7 +104,7 @@ def test_clients_add_partitions(version: int, level: int, pair_for: PairFor) -> 
     mine.look()
 
 
-def test_of_a_transactional_id_without_a_name_nothing_is_known(level: int, pair_for: PairFor) -> None:
+def test_an_empty_transactional_id(level: int, pair_for: PairFor) -> None:
     pair = pair_for("AddPartitionsToTxn", 3)
     mine = Coordinated(pair, f"without-a-name-{level}")
     mine.id = ""
@@ -118,7 +118,7 @@ def test_of_a_transactional_id_without_a_name_nothing_is_known(level: int, pair_
 
 
 @versions_of("AddPartitionsToTxn", 4, 5)
-def test_brokers_add_partitions_and_ask_for_them(version: int, level: int, pair_for: PairFor) -> None:
+def test_brokers_add_and_verify_partitions(version: int, level: int, pair_for: PairFor) -> None:
     mine = Coordinated(pair_for("AddPartitionsToTxn", version), f"add-{version}-{level}")
     mine.begin()
     stranger: dict[str, Any] = {"name": "unknown", "by": Producer(STRANGER, 0)}
@@ -216,7 +216,7 @@ def test_new_clients_end_transactions(version: int, level: int, pair_for: PairFo
         mine.look()
 
 
-def test_a_producer_may_abort_what_the_coordinator_has_aborted(level: int, pair_for: PairFor) -> None:
+def test_a_producer_may_abort_a_transaction_that_timed_out(level: int, pair_for: PairFor) -> None:
     mine = Coordinated(pair_for("EndTxn", 5), f"fenced-{level}")
     version = 5 if level == NEWEST_LEVEL else 4
     mine.begin()
@@ -302,7 +302,7 @@ def test_transaction_version_0_has_no_v2_clients(level: int, pair_for: PairFor) 
 
 @pytest.mark.parametrize("way", [(2, 1, 2), (2, 0, 1), (0, 1, 2), (1, 0, 2)])
 @pytest.mark.parametrize("level", [NEWEST_LEVEL], indirect=True)
-def test_clients_go_on_when_the_level_changes(level: int, way: tuple[int, ...], pair_for: PairFor) -> None:
+def test_transactions_continue_when_the_level_changes(level: int, way: tuple[int, ...], pair_for: PairFor) -> None:
     pair = pair_for("EndTxn", 5)
     peers = (pair.kafka, pair.ours)
     mine = Coordinated(pair, "levels-" + "-".join(map(str, way)))

@@ -26,7 +26,7 @@ _MARKER = re.compile(r"^\| offset: \d+ .*(?P<marker>endTxnMarker: .*)$")
 _OF_BATCHES = re.compile(r"\b(count|baseSequence|lastSequence|producerEpoch|isTransactional|isControl|size|magic): \S+")
 
 
-def test_logs_of_transactions_and_offsets(level: int, pair_for: PairFor) -> None:
+def test_kafkas_tools_read_the_same_transaction_and_offset_logs(level: int, pair_for: PairFor) -> None:
     mine = Coordinated(pair_for("EndTxn", 5), f"in-files-{level}")
     new = level == NEWEST_LEVEL
     mine.begin()

@@ -66,7 +66,7 @@ def test_list_transactions(version: int, level: int, pair_for: PairFor) -> None:
 
 @versions_of("ListTransactions", 1)
 @pytest.mark.parametrize("level", [NEWEST_LEVEL], indirect=True)
-def test_list_transactions_that_last_long(version: int, level: int, pair_for: PairFor) -> None:
+def test_list_transactions_by_duration(version: int, level: int, pair_for: PairFor) -> None:
     listed = Listed(pair_for, version)
     for duration_ms in (-2, -1, SINCE_LONG_MS, 1 << 62):
         listed.ask(duration_filter=duration_ms)

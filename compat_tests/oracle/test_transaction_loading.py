@@ -269,7 +269,7 @@ def is_in_the_middle_at_level_0(mine: Coordinated) -> None:
 
 
 @pytest.mark.parametrize("name", list(LEFT))
-def test_state_that_another_coordinator_has_left(name: str, pair: Pair) -> None:
+def test_load_the_state_of_another_coordinator(name: str, pair: Pair) -> None:
     mine = Coordinated(pair, name)
     mine.producer = Producer(FIRST_ID + list(LEFT).index(name), LEFT[name][0]["producer_epoch"])
     LEFT[name][1](mine)

@@ -92,7 +92,7 @@ class Walk:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_transactions_in_any_order(seed: int, level: int, pair_for: PairFor) -> None:
+def test_random_transactions(seed: int, level: int, pair_for: PairFor) -> None:
     # Before the newest level new clients use the old protocol.
     clients = (NEW, OLD, MIXED)[seed % 3] if level == NEWEST_LEVEL else OLD
     walk = Walk(pair_for("EndTxn", 5), f"walk-{level}-{seed}", clients, seed)

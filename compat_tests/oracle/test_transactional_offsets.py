@@ -127,7 +127,7 @@ def test_txn_offset_commit_refused(version: int, pair_for: PairFor) -> None:
 
 
 @versions_of("TxnOffsetCommit", LAST_WITHOUT_COORDINATOR, LAST_WITHOUT_COORDINATOR)
-def test_the_youngest_commit_counts_whatever_is_committed_last(version: int, pair_for: PairFor) -> None:
+def test_the_latest_offset_commit_wins(version: int, pair_for: PairFor) -> None:
     mine = Transactions(pair_for, version)
     mine.commit((0, 1), (1, 1), (2, 1))
     mine.commit_plainly(0, 2)
@@ -201,7 +201,7 @@ def test_txn_offset_commit_checks_the_member_that_it_names(version: int, pair_fo
 
 
 @versions_of("TxnOffsetCommit", LAST_WITHOUT_COORDINATOR + 1)
-def test_a_transaction_takes_in_the_group_by_itself(version: int, pair_for: PairFor) -> None:
+def test_txn_offset_commit_v5_adds_the_group(version: int, pair_for: PairFor) -> None:
     mine = Transactions(pair_for, version)
     _become_producer(mine)
 

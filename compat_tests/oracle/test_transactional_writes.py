@@ -156,7 +156,7 @@ def _commits_refused(mine: Coordinated, version: int) -> None:
 
 
 @pytest.mark.parametrize("level", [NEWEST_LEVEL], indirect=True)
-def test_a_transaction_that_was_ended_behind_its_coordinators_back(level: int, pair_for: PairFor) -> None:
+def test_a_transaction_ended_without_its_coordinator(level: int, pair_for: PairFor) -> None:
     """WriteTxnMarkers ends the transaction, as `kafka-transactions abort` does."""
     mine = Coordinated(pair_for("WriteTxnMarkers", 1), "behind-its-back")
     mine.begin()

@@ -100,7 +100,7 @@ def test_write_txn_markers(version: int, pair_for: PairFor) -> None:
 
 
 @versions_of("WriteTxnMarkers", 2)
-def test_a_marker_of_transaction_version_2_has_an_epoch_of_its_own(version: int, pair_for: PairFor) -> None:
+def test_a_marker_of_transaction_version_2_has_the_next_epoch(version: int, pair_for: PairFor) -> None:
     mine = Transactions(pair_for("WriteTxnMarkers", version), version, "of-version-2")
 
     def write(epoch: int, transaction_version: int = 2) -> None:

@@ -138,7 +138,7 @@ def _without_coordinators(answer: Body) -> Body:
 
 
 @versions_of("Produce", 3)
-def test_a_transaction_takes_in_the_partitions_that_it_has(version: int, verifying: PairFor) -> None:
+def test_a_transaction_accepts_its_added_partitions(version: int, verifying: PairFor) -> None:
     mine = Transactions(verifying("Produce", version), version, "verified")
     mine.produce((0, 0))
     mine.look()

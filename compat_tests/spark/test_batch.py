@@ -40,7 +40,7 @@ def test_a_batch_reads_everything_by_default(job: Job, thirty: str, offset_fetch
     assert rows(job.read(subscribe=thirty), *PLACE_AND_VALUE) == placed(numbered(0, 30, partitions=3))
 
 
-def test_a_row_shows_every_field_of_its_record(job: Job, make_topic: MakeTopic) -> None:
+def test_a_row_has_every_field_of_its_record(job: Job, make_topic: MakeTopic) -> None:
     topic = make_topic()
     job.send(topic, [Sent("text", "key", timestamp_ms=_BASE_MS), Sent(None, "tombstone", timestamp_ms=_BASE_MS + 1)])
 
@@ -96,7 +96,7 @@ def test_a_timestamp_after_the_last_record_fails_or_means_the_end(job: Job, thir
     assert rows(job.read(**late, startingOffsetsByTimestampStrategy="latest")) == []
 
 
-def test_headers_come_when_they_are_asked_for(job: Job, make_topic: MakeTopic) -> None:
+def test_headers_are_read_only_on_request(job: Job, make_topic: MakeTopic) -> None:
     topic = make_topic()
     headers = (("a", b"1"), ("a", b"2"), ("empty", b""), ("null", None))
     job.send(topic, [Sent("with", headers=headers), Sent("without")])
@@ -117,9 +117,7 @@ def test_min_partitions_splits_ranges_without_losing_or_doubling(job: Job, thirt
     assert rows(frame, *PLACE_AND_VALUE) == placed(numbered(0, 30, partitions=3))
 
 
-def test_a_pattern_subscribes_to_every_topic_that_it_matches(
-    job: Job, make_topic: MakeTopic, offset_fetching: str
-) -> None:
+def test_a_query_subscribes_to_topics_by_pattern(job: Job, make_topic: MakeTopic, offset_fetching: str) -> None:
     first, second = make_topic(), make_topic(partitions=2)
     for topic in (first, second):
         job.send(topic, [Sent(f"of {topic}")])
@@ -129,7 +127,7 @@ def test_a_pattern_subscribes_to_every_topic_that_it_matches(
     assert found == sorted([(first, f"of {first}"), (second, f"of {second}")])
 
 
-def test_a_list_of_topics_is_subscribed_as_one(job: Job, make_topic: MakeTopic) -> None:
+def test_a_query_subscribes_to_a_list_of_topics(job: Job, make_topic: MakeTopic) -> None:
     first, second = make_topic(), make_topic()
     for topic in (first, second):
         job.send(topic, numbered(0, 2))
@@ -149,7 +147,7 @@ def test_an_empty_topic_is_an_empty_frame(job: Job, topic: str, offset_fetching:
     assert rows(job.read(subscribe=topic)) == []
 
 
-def test_an_unknown_topic_is_named_in_the_error(job: Job) -> None:
+def test_the_error_names_an_unknown_topic(job: Job) -> None:
     with pytest.raises(Exception, match=r"UnknownTopicOrPartition|does not host this topic"):
         job.read(subscribe="does-not-exist", **{"kafka.allow.auto.create.topics": "false"}).collect()
 
@@ -182,7 +180,7 @@ def test_each_row_names_its_topic_and_headers(job: Job, servers: str, make_topic
     assert found == [[(b"a", (("h", b"1"), ("h", b"2")))], [(b"b", ())]]
 
 
-def test_ten_thousand_records_come_back_whole(job: Job, servers: str, make_topic: MakeTopic) -> None:
+def test_ten_thousand_records_are_written_and_read(job: Job, servers: str, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=3)
     frame = job.spark.range(10_000).selectExpr("CAST(id AS STRING) AS key", "repeat(CAST(id AS STRING), 20) AS value")
 

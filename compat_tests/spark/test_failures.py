@@ -84,14 +84,14 @@ def aged(job: Job, make_topic: MakeTopic) -> str:
     return topic
 
 
-def test_records_lost_to_retention_end_a_strict_query(job: Job, aged: str) -> None:
+def test_records_lost_to_retention_fail_a_strict_query(job: Job, aged: str) -> None:
     with pytest.raises(StreamingQueryException, match=r"in offset \[400, 1050\)|Cannot fetch offset 400"):
         job.available_into_parquet(subscribe=aged, failOnDataLoss="true")
 
     assert values(job) == [f"v{number}" for number in range(400)]
 
 
-def test_records_lost_to_retention_are_passed_over_by_a_tolerant_query(job: Job, aged: str) -> None:
+def test_a_tolerant_query_skips_records_lost_to_retention(job: Job, aged: str) -> None:
     job.available_into_parquet(subscribe=aged, failOnDataLoss="false")
 
     assert values(job) == [f"v{number}" for number in [*range(400), *range(1000, 1050)]]
@@ -110,14 +110,14 @@ def half_deleted(job: Job, make_topic: MakeTopic) -> tuple[str, str, str]:
     return pattern, kept, deleted
 
 
-def test_a_deleted_topic_ends_a_strict_query(job: Job, half_deleted: tuple[str, str, str]) -> None:
+def test_a_deleted_topic_fails_a_strict_query(job: Job, half_deleted: tuple[str, str, str]) -> None:
     pattern, _, deleted = half_deleted
 
     with pytest.raises(StreamingQueryException, match=rf"Set\({deleted}-0\) (have been deleted|are gone)"):
         job.available_into_parquet(subscribePattern=pattern, failOnDataLoss="true")
 
 
-def test_a_deleted_topic_is_passed_over_by_a_tolerant_query(job: Job, half_deleted: tuple[str, str, str]) -> None:
+def test_a_tolerant_query_skips_a_deleted_topic(job: Job, half_deleted: tuple[str, str, str]) -> None:
     pattern, kept, deleted = half_deleted
 
     job.available_into_parquet(subscribePattern=pattern, failOnDataLoss="false")

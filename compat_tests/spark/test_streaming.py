@@ -11,7 +11,7 @@ from compat_tests.spark.queries import input_rows, values, wait_for_rows
 MakeTopic = Callable[..., str]
 
 
-def test_a_stopped_query_goes_on_from_its_checkpoint(job: Job, make_topic: MakeTopic, offset_fetching: str) -> None:
+def test_a_stopped_query_resumes_from_its_checkpoint(job: Job, make_topic: MakeTopic, offset_fetching: str) -> None:
     topic = make_topic(partitions=3)
     job.send(topic, numbered(0, 100, partitions=3))
     first = job.into_parquet(subscribe=topic)
@@ -61,9 +61,7 @@ def test_a_stream_from_latest_reads_new_records_only(job: Job, topic: str) -> No
     assert values(job) == [f"v{number}" for number in range(10, 20)]
 
 
-def test_a_stream_over_a_pattern_finds_partitions_that_come_later(
-    job: Job, make_topic: MakeTopic, offset_fetching: str
-) -> None:
+def test_a_stream_over_a_pattern_finds_new_partitions(job: Job, make_topic: MakeTopic, offset_fetching: str) -> None:
     first = make_topic()
     job.send(first, numbered(0, 5))
     pattern = first.rsplit("-", 1)[0] + "-.*"
@@ -95,7 +93,7 @@ def test_a_stream_writes_to_a_topic(job: Job, servers: str, make_topic: MakeTopi
     assert job.offsets(target) == (0, 30)
 
 
-def test_progress_names_the_offset_that_was_reached(job: Job, topic: str) -> None:
+def test_progress_has_the_end_offset(job: Job, topic: str) -> None:
     job.send(topic, numbered(0, 7))
     query = job.available_into_parquet(subscribe=topic)
 

@@ -101,14 +101,14 @@ def test_ranges_of_markers_and_aborted_records_are_empty(job: Job, mixed: str, o
     assert between(20, 24) == named(range(40, 44))
 
 
-def test_ranges_that_are_split_begin_and_end_anywhere(job: Job, mixed: str) -> None:
+def test_a_split_range_may_begin_and_end_at_any_offset(job: Job, mixed: str) -> None:
     frame = job.read(subscribe=mixed, minPartitions=12, **COMMITTED)
 
     assert frame.rdd.getNumPartitions() == 12
     assert in_order(value for (value,) in rows(frame, "CAST(value AS STRING)")) == MIXED_COMMITTED
 
 
-def test_a_topic_of_which_nothing_was_committed_is_an_empty_frame(
+def test_a_topic_without_committed_records_is_an_empty_frame(
     job: Job, producer: Transactions, topic_of_transactions: str, offset_fetching: str
 ) -> None:
     transaction(producer, topic_of_transactions, 0, 10, commit=False)
@@ -130,7 +130,7 @@ def test_an_open_transaction_holds_back_later_records(
 
 
 @pytest.mark.long
-def test_a_stream_goes_on_where_a_transaction_was_open(
+def test_a_stream_resumes_at_a_transaction_that_was_open(
     job: Job, mixed: str, producer: Transactions, offset_fetching: str
 ) -> None:
     job.available_into_parquet(subscribe=mixed, **COMMITTED)
@@ -155,7 +155,7 @@ def test_micro_batches_may_end_at_markers_and_in_aborted_transactions(
     assert max(input_rows(query)) <= 6
 
 
-def test_a_running_stream_brings_transactions_as_they_are_committed(
+def test_a_running_stream_reads_each_transaction_after_its_commit(
     job: Job, mixed: str, producer: Transactions, offset_fetching: str
 ) -> None:
     query = job.into_parquet(subscribe=mixed, **COMMITTED)
@@ -174,7 +174,7 @@ def test_a_running_stream_brings_transactions_as_they_are_committed(
     assert values(job) == MIXED_COMMITTED + named(range(70, 80), range(90, 100))
 
 
-def test_a_chain_of_queries_passes_on_committed_records(
+def test_a_chain_of_queries_reads_committed_records(
     job: Job, servers: str, mixed: str, producer: Transactions, make_topic: MakeTopic
 ) -> None:
     target = make_topic()

@@ -41,7 +41,7 @@ def odradek(ours: Members) -> Iterator[Peer]:
     peer.close()
 
 
-def test_brokers_have_settings_groups_and_subscriptions_do_not(kafka: Peer, odradek: Peer) -> None:
+def test_a_broker_over_zookeeper_lists_broker_settings_only(kafka: Peer, odradek: Peer) -> None:
     assert_same_broker_settings(kafka, odradek)
     for kind in (GROUP, CLIENT_METRICS):
         assert describe_configs(odradek, kind, "any") == describe_configs(kafka, kind, "any")
@@ -50,7 +50,7 @@ def test_brokers_have_settings_groups_and_subscriptions_do_not(kafka: Peer, odra
         assert odradek.ask("IncrementalAlterConfigs", 1, asked) == kafka.ask("IncrementalAlterConfigs", 1, asked)
 
 
-def test_the_same_apis_are_advertised_where_brokers_ask(kafka: Peer, odradek: Peer) -> None:
+def test_brokers_over_zookeeper_advertise_kafkas_apis(kafka: Peer, odradek: Peer) -> None:
     said = {peer.name: peer.ask("ApiVersions", 3, NAMED) for peer in (kafka, odradek)}
     theirs, own = (_by_key(said[name]) for name in ("kafka", "odradek"))
     found = {key: (theirs.get(key), own.get(key)) for key in {*theirs, *own} if theirs.get(key) != own.get(key)}

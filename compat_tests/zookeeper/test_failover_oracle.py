@@ -154,7 +154,7 @@ def _configure(sides: Sides, kind: int, name: str, broker: int, configs: dict[st
     sides.ask(broker, "IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False})
 
 
-def test_leaders_shut_down_or_die_and_come_back(sides: Sides) -> None:
+def test_leaders_are_stopped_and_killed_and_restart(sides: Sides) -> None:
     topic = sides.create("led", [1, 2, 3], [2, 3, 1], [3, 1, 2], configs={"min.insync.replicas": "2"})
     ask_all(sides, topic, groups=_GROUPS)
     _produce(sides, topic)
@@ -196,7 +196,7 @@ def test_leaders_shut_down_or_die_and_come_back(sides: Sides) -> None:
     ask_all(sides, topic, groups=_GROUPS)
 
 
-def test_a_replica_outside_the_isr_leads_when_that_is_allowed(sides: Sides) -> None:
+def test_a_replica_outside_the_isr_is_elected_only_if_that_is_allowed(sides: Sides) -> None:
     allowed = sides.create("allowed", [2, 3], [2, 3])
     forbidden = sides.create("forbidden", [2, 3], [2, 3])
     sides.stop(3)
@@ -227,7 +227,7 @@ def test_a_replica_outside_the_isr_leads_when_that_is_allowed(sides: Sides) -> N
     ask_all(sides, allowed, forbidden)
 
 
-def test_topics_grow_and_are_deleted_while_a_broker_is_away(sides: Sides) -> None:
+def test_topics_get_partitions_and_are_deleted_while_a_broker_is_down(sides: Sides) -> None:
     grown, doomed = sides.create("grown", [1, 2], [2, 3]), sides.create("doomed", [1, 2], [2, 3])
     _produce(sides, doomed)
 
@@ -261,7 +261,7 @@ def test_topics_grow_and_are_deleted_while_a_broker_is_away(sides: Sides) -> Non
     ask_all(sides, doomed)
 
 
-def test_replicas_move_wait_behind_a_throttle_and_go_back(sides: Sides) -> None:
+def test_replicas_are_reassigned_throttled_and_reassigned_back(sides: Sides) -> None:
     # Leader epochs are left out: Kafka's controller over ZooKeeper increments them at each step of a move, KRaft's and
     # ours only if followers or leaders need a new one. The epochs do grow, and the replicas agree.
     topic = sides.create("moved", [1, 2], [2, 3], [1, 2])
@@ -365,7 +365,7 @@ def _throttle(sides: Sides, topic: str, rate: str | None) -> None:
     sides.until(lambda side: all(applies(side, broker) for broker in BROKERS), "throttled")
 
 
-def test_the_controller_dies_and_another_goes_on(sides: Sides) -> None:
+def test_another_controller_takes_over_from_a_killed_one(sides: Sides) -> None:
     """This must be the last test that compares all znodes: the leader epochs differ afterwards.
 
     For partitions of the dead controller Kafka's new controller increments the leader epoch twice, once to shrink the
@@ -428,7 +428,7 @@ def test_a_broker_that_is_not_controller_returns_not_controller(
     sides.ask(2, api, version, body)
 
 
-def test_a_broker_that_is_not_controller_refuses_all_partitions(sides: Sides) -> None:
+def test_elect_leaders_of_all_partitions_needs_the_controller(sides: Sides) -> None:
     everything: Body = {"topic_partitions": None, "timeout_ms": 30_000}
     sides.ask(2, "ElectLeaders", 0, everything, _wordless)
     sides.ask(2, "ElectLeaders", 2, {**everything, "election_type": _PREFERRED}, _wordless)

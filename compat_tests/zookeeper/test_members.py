@@ -50,7 +50,7 @@ def some(count: int = 500) -> list[bytes]:
     return [b"%d" % next(_numbers) for _ in range(count)]
 
 
-def test_three_processes_go_on_when_the_controllers_is_killed(members: Members) -> None:
+def test_three_brokers_continue_when_the_controller_is_killed(members: Members) -> None:
     for broker in (1, 2, 3):
         members.odradek(broker)
     members.until(lambda: len(members.admin().list_topics(timeout=10).brokers) == 3)
@@ -68,7 +68,7 @@ def test_three_processes_go_on_when_the_controllers_is_killed(members: Members) 
     members.assert_all_there("t")
 
 
-def test_a_process_that_stood_still_beyond_its_session_comes_back(members: Members) -> None:
+def test_a_broker_paused_beyond_its_session_timeout_returns(members: Members) -> None:
     for broker in (1, 2, 3):
         members.odradek(broker)
     members.until(lambda: len(members.admin().list_topics(timeout=10).brokers) == 3)
@@ -84,7 +84,7 @@ def test_a_process_that_stood_still_beyond_its_session_comes_back(members: Membe
 
 
 @pytest.mark.parametrize("controller", [1, KAFKA])
-def test_kafkas_broker_and_ours_are_one_cluster(mixed: Members, controller: int) -> None:
+def test_brokers_of_kafka_and_odradek_form_one_cluster(mixed: Members, controller: int) -> None:
     mixed.make_controller(controller)
     mixed.create("t", [[1, KAFKA, 2], [KAFKA, 2, 1], [2, 1, KAFKA]])
     mixed.until(lambda: mixed.leaders("t") == [1, KAFKA, 2])
@@ -188,7 +188,7 @@ def children(members: Members, path: str) -> list[str]:
         kazoo.close()
 
 
-def test_kafkas_broker_deletes_a_topic_that_was_deleted_without_it(mixed: Members, tmp_path: Path) -> None:
+def test_kafkas_broker_deletes_a_topic_deleted_while_it_was_down(mixed: Members, tmp_path: Path) -> None:
     mixed.make_controller(1)
     mixed.create("t", [[1, 2, KAFKA], [KAFKA, 1, 2]])
     mixed.produce("t", some())

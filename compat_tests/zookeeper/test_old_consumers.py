@@ -193,7 +193,7 @@ def test_old_consumers_rebalance_when_one_leaves_or_dies(
     assert set(group.read) == values
 
 
-def test_a_consumer_follows_the_leaders_when_a_broker_goes_and_comes_back(
+def test_a_consumer_follows_the_leaders_through_a_broker_restart(
     ours: Members, group_of: Callable[..., Group], topic: str
 ) -> None:
     group = group_of(topic)
@@ -221,7 +221,7 @@ def test_a_consumer_follows_the_leaders_when_a_broker_goes_and_comes_back(
     assert set(group.read) == values
 
 
-def test_partitions_that_are_added_are_read(ours: Members, group_of: Callable[..., Group], topic: str) -> None:
+def test_a_consumer_reads_added_partitions(ours: Members, group_of: Callable[..., Group], topic: str) -> None:
     group = group_of(topic)
     group.join("a")
     group.until_owned(a=4)
@@ -276,7 +276,7 @@ def test_dual_commit_writes_offsets_to_kafka_and_zookeeper(
     assert _fetched(ours, group.name, topic, version=1) == _ends(ours, topic)
 
 
-def test_the_simple_consumer_fetches_looks_offsets_up_and_commits(ours: Members, zookeeper: KazooClient) -> None:
+def test_the_simple_consumer_fetches_lists_offsets_and_commits(ours: Members, zookeeper: KazooClient) -> None:
     topic = next(_names)
     ours.create(topic, [[2, 1, 3], [3, 1, 2]])
     ours.produce(topic, [b"%d" % number for number in range(100)])
@@ -310,7 +310,7 @@ def test_the_simple_consumer_fetches_looks_offsets_up_and_commits(ours: Members,
         assert respond("commit simple-group no-such-topic 0 7") == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-def test_the_znodes_of_a_group_are_as_kafkas_tools_expect(
+def test_kafkas_tool_reads_the_znodes_of_a_group(
     ours: Members, zookeeper: KazooClient, group_of: Callable[..., Group], topic: str
 ) -> None:
     group = group_of(topic)

@@ -80,7 +80,9 @@ def _unpreferred(ours: Members, name: str) -> None:
     assert 2 not in ours.leaders(name)
 
 
-def test_a_topic_is_made_described_grown_and_deleted(ours: Members, zookeeper: KazooClient, tools: Tools) -> None:
+def test_topic_command_creates_describes_alters_and_deletes(
+    ours: Members, zookeeper: KazooClient, tools: Tools
+) -> None:
     name = tools.create([1, 2], [2, 3], config=["min.insync.replicas=2"])
     output = tools.run("TopicCommand", "--describe", "--topic", name)
     assert re.search(r"PartitionCount:2\s+ReplicationFactor:2\s+Configs:min.insync.replicas=2", output)
@@ -102,7 +104,7 @@ def test_a_topic_is_made_described_grown_and_deleted(ours: Members, zookeeper: K
     assert zookeeper.get_children("/admin/delete_topics") == []
 
 
-def test_preferred_leaders_of_a_file_and_of_all_lead_again(ours: Members, zookeeper: KazooClient, tools: Tools) -> None:
+def test_the_old_tool_elects_preferred_leaders(ours: Members, zookeeper: KazooClient, tools: Tools) -> None:
     name = tools.create([2, 1, 3], [2, 3, 1], [2, 1, 3])
     _unpreferred(ours, name)
     wanted = tools.file({"partitions": [{"topic": name, "partition": 0}, {"topic": name, "partition": 2}]})
@@ -118,7 +120,7 @@ def test_preferred_leaders_of_a_file_and_of_all_lead_again(ours: Members, zookee
 
 
 @pytest.mark.parametrize("release", [KAFKA_3_9, KAFKA_4_3])
-def test_todays_tool_elects_the_leaders_of_a_file(ours: Members, tools: Tools, release: str) -> None:
+def test_the_new_tool_elects_the_leaders_of_a_file(ours: Members, tools: Tools, release: str) -> None:
     name = tools.create([2, 1, 3], [2, 3, 1], [1, 2, 3])
     _unpreferred(ours, name)
     places = [{"topic": name, "partition": index} for index in (0, 2)]
@@ -135,7 +137,7 @@ def test_todays_tool_elects_the_leaders_of_a_file(ours: Members, tools: Tools, r
     assert ours.leaders(name)[1] != 2
 
 
-def test_replicas_move_with_a_throttle_that_goes_when_they_have_arrived(
+def test_a_reassignment_ends_with_the_removal_of_its_throttle(
     ours: Members, zookeeper: KazooClient, tools: Tools
 ) -> None:
     name = tools.create([1, 2], [2, 3])
@@ -161,9 +163,7 @@ def test_replicas_move_with_a_throttle_that_goes_when_they_have_arrived(
     ours.assert_all_there(name)
 
 
-def test_a_move_waits_for_a_broker_and_may_not_be_joined_by_another(
-    ours: Members, zookeeper: KazooClient, tools: Tools
-) -> None:
+def test_a_second_reassignment_is_refused_while_one_waits(ours: Members, zookeeper: KazooClient, tools: Tools) -> None:
     name = tools.create([1, 2])
     ours.produce(name, [b"%d" % number for number in range(1000)])
     file = tools.reassignment(name, {0: [3, 1]})

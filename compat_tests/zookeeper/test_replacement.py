@@ -31,7 +31,7 @@ def members(tmp_path: Path) -> Iterator[Members]:
         found.close()
 
 
-def test_every_broker_is_replaced_in_its_place_and_back(members: Members) -> None:
+def test_every_broker_is_replaced_in_its_directory_and_back(members: Members) -> None:
     members.kafka(*_BROKERS)
     members.create("t", _ASSIGNMENT)
     with Load(members.bootstrap_servers, "t", len(_ASSIGNMENT)) as load:

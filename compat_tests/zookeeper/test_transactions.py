@@ -111,7 +111,9 @@ class Walk:
 
 @pytest.mark.parametrize("controller", BOTH)
 @pytest.mark.parametrize("victim", BOTH)
-def test_the_other_kind_takes_over_a_transaction_at_every_step(members: Members, victim: int, controller: int) -> None:
+def test_a_coordinator_of_the_other_kind_completes_a_transaction(
+    members: Members, victim: int, controller: int
+) -> None:
     """The witness, which leads one of the partitions, is paused, so that the coordinator cannot complete the markers
     between its response to EndTxn and its death."""
     members.make_controller(controller)
@@ -202,7 +204,7 @@ def test_records_are_transformed_exactly_once(
 
 
 @pytest.mark.parametrize("transaction_coordinator", BOTH)
-def test_leaders_of_both_kinds_ask_the_coordinator_of_either(members: Members, transaction_coordinator: int) -> None:
+def test_leaders_verify_with_a_coordinator_of_the_other_kind(members: Members, transaction_coordinator: int) -> None:
     topic = topic_of(members, [OURS, KAFKA], [KAFKA, OURS])
     name = named_for(members, f"id-{topic}", transaction_coordinator)
     mine = Transactions(members, name)
