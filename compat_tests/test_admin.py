@@ -155,8 +155,8 @@ def test_aiokafka_administers_topics_and_configurations(topic: str, servers: str
             assert len(described["partitions"]) == 3
             resource = AioConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "60000"})
             await admin.alter_configs([resource])
-            answer = await admin.describe_configs([AioConfigResource(ConfigResourceType.TOPIC, topic)])
-            entries = {entry[0]: entry[1] for entry in answer[0].resources[0][4]}
+            response = await admin.describe_configs([AioConfigResource(ConfigResourceType.TOPIC, topic)])
+            entries = {entry[0]: entry[1] for entry in response[0].resources[0][4]}
             assert entries["retention.ms"] == "60000"
             await admin.delete_topics(["by-aiokafka"])
             assert "by-aiokafka" not in await admin.list_topics()

@@ -25,9 +25,9 @@ def _offset(servers: str, group: str, topic: str, *, stable: bool = True) -> tup
     peer = Peer("ours", servers)
     try:
         while True:
-            [answer] = peer.ask("OffsetFetch", 8, {"groups": [asked], "require_stable": stable})["groups"]
-            if answer["error_code"] not in _NOT_YET:
-                [found] = answer["topics"][0]["partitions"]
+            [response] = peer.ask("OffsetFetch", 8, {"groups": [asked], "require_stable": stable})["groups"]
+            if response["error_code"] not in _NOT_YET:
+                [found] = response["topics"][0]["partitions"]
                 return found["committed_offset"], found["error_code"]
     finally:
         peer.close()

@@ -100,8 +100,8 @@ def test_kafka_log_dirs_lists_every_partition(tools: JavaTools, topic: str, serv
 
     output = tools.run("kafka-log-dirs", "--bootstrap-server", servers, "--describe", "--topic-list", topic)
 
-    answer = json.loads(output.splitlines()[-1])
-    (broker,) = answer["brokers"]
+    response = json.loads(output.splitlines()[-1])
+    (broker,) = response["brokers"]
     (directory,) = broker["logDirs"]
     (partition,) = directory["partitions"]
     assert (broker["broker"], directory["error"], partition["partition"]) == (1, None, f"{topic}-0")

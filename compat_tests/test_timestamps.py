@@ -79,7 +79,7 @@ def test_aiokafka_finds_offsets_by_time(timed_topic: str, servers: str) -> None:
     async def ask() -> list[int | None]:
         partition = AioTopicPartition(timed_topic, 0)
         async with AIOKafkaConsumer(bootstrap_servers=servers) as consumer:
-            answers = [(await consumer.offsets_for_times({partition: each}))[partition] for each in _ASKED]
-        return [None if each is None else each.offset for each in answers]
+            responses = [(await consumer.offsets_for_times({partition: each}))[partition] for each in _ASKED]
+        return [None if each is None else each.offset for each in responses]
 
     assert asyncio.run(ask()) == list(_FOUND)

@@ -88,7 +88,7 @@ class KafkaPython:
         return json.loads(done.stdout)
 
 
-def _records(answer: list[dict[str, Any]]) -> list[Record]:
+def _records(response: list[dict[str, Any]]) -> list[Record]:
     return [
         Record(
             each["partition"],
@@ -98,7 +98,7 @@ def _records(answer: list[dict[str, Any]]) -> list[Record]:
             _bytes(each["value"]),
             tuple((name, _bytes(value)) for name, value in each["headers"]),
         )
-        for each in answer
+        for each in response
     ]
 
 

@@ -261,10 +261,10 @@ def test_a_broker_is_drained(at: At) -> None:
 
 def _sizes(output: str) -> dict[tuple[int, str], int]:
     """Return the bytes by broker and partition from the output of kafka-log-dirs."""
-    answer = json.loads(output.splitlines()[-1])
+    response = json.loads(output.splitlines()[-1])
     return {
         (broker["broker"], partition["partition"]): partition["size"]
-        for broker in answer["brokers"]
+        for broker in response["brokers"]
         for directory in broker["logDirs"]
         for partition in directory["partitions"]
     }

@@ -62,8 +62,8 @@ class Clusters:
         name = f"t{next(_numbers)}"
         topic = topic_on(name, replicas, configs or {})
         for peer in self._peers:
-            answer = peer.ask("CreateTopics", 7, {"topics": [topic], "timeout_ms": 30_000})
-            assert answer["topics"][0]["error_code"] == 0, answer
+            response = peer.ask("CreateTopics", 7, {"topics": [topic], "timeout_ms": 30_000})
+            assert response["topics"][0]["error_code"] == 0, response
         self.until(lambda peer: _in_sync(peer, name, len(replicas)))
         return name
 
@@ -108,8 +108,8 @@ def _brokers(peer: Peer) -> set[int]:
 
 
 def _in_sync(peer: Peer, name: str, partitions: int) -> bool:
-    answer = peer.ask("Metadata", 8, {"topics": [{"name": name}], "allow_auto_topic_creation": False})
-    found = answer["topics"][0]["partitions"]
+    response = peer.ask("Metadata", 8, {"topics": [{"name": name}], "allow_auto_topic_creation": False})
+    found = response["topics"][0]["partitions"]
     return len(found) == partitions and all(
         sorted(each["isr_nodes"]) == sorted(each["replica_nodes"]) and each["leader_id"] >= 0 for each in found
     )
@@ -124,18 +124,18 @@ def _all_in_sync(peer: Peer) -> bool:
 
 
 def _has_left(peer: Peer, name: str, index: int, broker: int) -> bool:
-    answer = peer.ask("Metadata", 8, {"topics": [{"name": name}], "allow_auto_topic_creation": False})
-    (partition,) = (each for each in answer["topics"][0]["partitions"] if each["partition_index"] == index)
+    response = peer.ask("Metadata", 8, {"topics": [{"name": name}], "allow_auto_topic_creation": False})
+    (partition,) = (each for each in response["topics"][0]["partitions"] if each["partition_index"] == index)
     return broker not in partition["replica_nodes"]
 
 
-def _places(answer: Body) -> object:
-    for topic in answer["topics"]:
+def _places(response: Body) -> object:
+    for topic in response["topics"]:
         for partition in topic["partitions"]:
             partition["isr_nodes"].sort()
             # The number of elections may differ between the controllers; other tests compare single elections.
             del partition["leader_epoch"]
-    return answer["topics"]
+    return response["topics"]
 
 
 @pytest.fixture(scope="module")
@@ -160,10 +160,10 @@ def _listed(clusters: Clusters, *wanted: tuple[str, list[int]]) -> Body:
     return settled(lambda: clusters.pair.ask(_LIST, 0, asked), _HEARD_S)
 
 
-def _by_partition(answer: Body) -> Body:
-    for topic in answer["replica_election_results"]:
+def _by_partition(response: Body) -> Body:
+    for topic in response["replica_election_results"]:
         topic["partition_result"].sort(key=lambda each: each["partition_id"])
-    return answer
+    return response
 
 
 def _elected(clusters: Clusters, version: int, kind: int, *wanted: tuple[str, list[int]]) -> Body:
@@ -196,10 +196,10 @@ def test_topics_with_assigned_replicas(clusters: Clusters) -> None:
     clusters.same_places("assigned-good")
 
 
-def _without_ids(answer: Body) -> Body:
-    for topic in answer["topics"]:
+def _without_ids(response: Body) -> Body:
+    for topic in response["topics"]:
         topic["topic_id"], topic["configs"] = "<chosen>", "<many>"
-    return answer
+    return response
 
 
 def test_partitions_with_assigned_replicas(clusters: Clusters) -> None:
@@ -452,8 +452,8 @@ def test_throttles_and_unknown_settings_of_brokers(clusters: Clusters) -> None:
         resource = {"resource_type": 4, "resource_name": "0", "configuration_keys": [*names]}
 
         def holds(peer: Peer) -> bool:
-            answer = peer.ask("DescribeConfigs", 4, {**asked, "resources": [resource]})
-            return sum(len(each["synonyms"]) for each in answer["results"][0]["configs"]) == count
+            response = peer.ask("DescribeConfigs", 4, {**asked, "resources": [resource]})
+            return sum(len(each["synonyms"]) for each in response["results"][0]["configs"]) == count
 
         return holds
 

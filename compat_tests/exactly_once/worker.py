@@ -94,8 +94,8 @@ class Worker:
             headers={"Content-Type": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
-                return json.loads(answer.read() or b"{}")
+            with urllib.request.urlopen(request, timeout=30) as response:
+                return json.loads(response.read() or b"{}")
         except urllib.error.HTTPError as refusal:
             if refusal.code not in _NOT_YET:
                 raise AssertionError(f"{method} {path}: {refusal.read()!r}") from refusal

@@ -43,9 +43,9 @@ def _ask(site: Site, api: str, version: int, body: Body) -> Body:
 
 def _levels(site: Site) -> dict[str, int]:
     """Return the finalized levels by feature, and assert that the broker advertises the APIs of their protocols."""
-    answer = _ask(site, "ApiVersions", 4, {"client_software_name": "moves", "client_software_version": "1"})
-    levels = {each["name"]: each["max_version_level"] for each in answer["finalized_features"]}
-    advertised = {each["api_key"] for each in answer["api_keys"]}
+    response = _ask(site, "ApiVersions", 4, {"client_software_name": "moves", "client_software_version": "1"})
+    levels = {each["name"]: each["max_version_level"] for each in response["finalized_features"]}
+    advertised = {each["api_key"] for each in response["api_keys"]}
     announced = {schema.api_key(_FIRST_API[name]) for name in levels if name in _FIRST_API}
     assert announced <= advertised
     return levels
@@ -57,8 +57,8 @@ def _under(site: Site, owner: Owner, end: End = "stop", upgrade: Iterable[str] =
     levels = _levels(site)
     if upgrade:
         updates = [{"feature": name, "max_version_level": 1, "upgrade_type": _UPGRADE} for name in upgrade]
-        answer = _ask(site, "UpdateFeatures", 2, {"timeout_ms": 30_000, "feature_updates": updates})
-        assert answer["error_code"] == 0, answer
+        response = _ask(site, "UpdateFeatures", 2, {"timeout_ms": 30_000, "feature_updates": updates})
+        assert response["error_code"] == 0, response
     site.end(end)
     return levels
 

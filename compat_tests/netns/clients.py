@@ -140,9 +140,9 @@ def produce_kafka_python(job: Job) -> None:
     )
     sent = _Sent(job)
     for value, partition in sent.next():
-        answer = producer.send(job.topic, value.encode(), partition=partition)
-        answer.add_callback(lambda metadata, value=value: sent.answered(value, metadata.offset, None))
-        answer.add_errback(lambda error, value=value: sent.answered(value, None, error))
+        response = producer.send(job.topic, value.encode(), partition=partition)
+        response.add_callback(lambda metadata, value=value: sent.answered(value, metadata.offset, None))
+        response.add_errback(lambda error, value=value: sent.answered(value, None, error))
     with suppress(KafkaTimeoutError):
         producer.flush(_FLUSH_S)
     sent.end()
@@ -230,10 +230,10 @@ def watch(job: Job) -> None:
     """Request the latest offsets, and a group's committed offsets."""
     consumer = consumer_for(job)
 
-    def ask(what: What, place: TopicPartition, answer: Callable[[], int]) -> None:
+    def ask(what: What, place: TopicPartition, response: Callable[[], int]) -> None:
         begin, offset, outcome, note = time.monotonic(), -1, Outcome.OK, ""
         try:
-            offset = answer()
+            offset = response()
         except KafkaException as error:
             outcome, note = Outcome.FAIL, str(error)
         job.recorder.write(

@@ -125,10 +125,10 @@ class Hosts:
         assert self._wire.stdin is not None
         assert self._wire.stdout is not None
         self._wire.stdin.write(command + "\n")
-        answer = self._wire.stdout.readline().strip()
-        if not answer or answer.startswith("failed"):
-            raise HostsError(f"{command}: {answer or 'the wire has ended'}")
-        return answer
+        response = self._wire.stdout.readline().strip()
+        if not response or response.startswith("failed"):
+            raise HostsError(f"{command}: {response or 'the wire has ended'}")
+        return response
 
 
 def _sweep() -> None:

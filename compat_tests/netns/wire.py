@@ -189,12 +189,12 @@ def main() -> None:
             line, _, rest = bytes(unread).partition(b"\n")
             unread[:] = rest
             try:
-                answer = _obey(wire, line.decode())
+                response = _obey(wire, line.decode())
             except subprocess.CalledProcessError as error:
-                answer = f"failed: {error.stderr.strip()}"
+                response = f"failed: {error.stderr.strip()}"
             except OSError as error:
-                answer = f"failed: {error}"
-            print(answer, flush=True)
+                response = f"failed: {error}"
+            print(response, flush=True)
         return bool(piece)
 
     wire.run(commands, command)

@@ -54,7 +54,7 @@ def with_new_crc(data: bytes) -> bytes:
     return data[:17] + struct.pack(">I", crc32c(data[21:])) + data[21:]
 
 
-def summary(answer: Body) -> Body:
+def summary(response: Body) -> Body:
     """Reduce a Fetch response to the headers of its batches, without the allowed differences:
 
     - the timestamps of markers;
@@ -63,7 +63,7 @@ def summary(answer: Body) -> Body:
     - the last stable offset of a log that begins inside a batch of an open transaction: Kafka intends to return the log
       start offset (UnifiedLog.firstUnstableOffsetMetadata), but returns the batch's base offset.
     """
-    for topic in answer["responses"]:
+    for topic in response["responses"]:
         for partition in topic["partitions"]:
             batches = partition["records"] = _batches(partition["records"] or b"")
             end = max((batch[0] + batch[1] + 1 for batch in batches), default=0)
@@ -73,7 +73,7 @@ def summary(answer: Body) -> Body:
             if partition["error_code"] == 0:
                 start = partition.get("log_start_offset", 0)
                 partition["last_stable_offset"] = max(partition["last_stable_offset"], start)
-    return answer
+    return response
 
 
 def _batches(data: bytes) -> list[tuple[int, ...]]:

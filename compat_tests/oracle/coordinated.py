@@ -63,11 +63,11 @@ class Coordinated:
             "producer_id": expected.id,
             "producer_epoch": expected.epoch,
         }
-        answer = self.pair.ask("InitProducerId", version, body, learn=_learn)
-        if not answer["error_code"]:
-            self.producer = self._answered(answer)
+        response = self.pair.ask("InitProducerId", version, body, learn=_learn)
+        if not response["error_code"]:
+            self.producer = self._answered(response)
         self.settle()
-        return int(answer["error_code"])
+        return int(response["error_code"])
 
     def begin(self, version: int = 5) -> None:
         """Send InitProducerId until no transaction is pending."""
@@ -125,8 +125,8 @@ class Coordinated:
             "topics": [{"name": self.topic, "partitions": [partition]}],
             **more,
         }
-        answer = self.pair.ask("TxnOffsetCommit", version, body)
-        return int(answer["topics"][0]["partitions"][0]["error_code"])
+        response = self.pair.ask("TxnOffsetCommit", version, body)
+        return int(response["topics"][0]["partitions"][0]["error_code"])
 
     def produce(
         self,
@@ -168,8 +168,8 @@ class Coordinated:
     def send(self, *parts: tuple[int, object], version: int, name: str | None, acks: int = -1) -> list[int]:
         """Send Produce to these partitions. Return their errors, in order."""
         body = produce_body(version, self.topic, self.topic_id, *parts, acks=acks)
-        answer = self.pair.ask("Produce", version, {**body, "transactional_id": name})
-        return [each["error_code"] for each in answer["responses"][0]["partition_responses"]]
+        response = self.pair.ask("Produce", version, {**body, "transactional_id": name})
+        return [each["error_code"] for each in response["responses"][0]["partition_responses"]]
 
     def end(self, commit: bool, *, version: int = 5, by: Producer | None = None, name: str = "") -> int:
         """Send EndTxn; from version 5 on, use the producer id and epoch of the response. Return the error."""
@@ -180,11 +180,11 @@ class Coordinated:
             "producer_epoch": producer.epoch,
             "committed": commit,
         }
-        answer = self.pair.ask("EndTxn", version, body, learn=_learn)
-        if not answer["error_code"] and version >= 5:
-            self.producer = self._answered(answer)
+        response = self.pair.ask("EndTxn", version, body, learn=_learn)
+        if not response["error_code"] and version >= 5:
+            self.producer = self._answered(response)
         self.settle()
-        return int(answer["error_code"])
+        return int(response["error_code"])
 
     # -- looking at it --------------------------------------------------------------------------------------------
 
@@ -192,13 +192,13 @@ class Coordinated:
         """Wait until both brokers have completed the pending step of the transaction, such as its markers."""
         for peer in (self.pair.kafka, self.pair.ours):
             while True:
-                answer = peer.ask("DescribeTransactions", 0, {"transactional_ids": [self.id]})
-                if until(answer["transaction_states"][0]["transaction_state"]):
+                response = peer.ask("DescribeTransactions", 0, {"transactional_ids": [self.id]})
+                if until(response["transaction_states"][0]["transaction_state"]):
                     break
 
     def describe(self) -> Body:
-        answer = self.pair.ask("DescribeTransactions", 0, {"transactional_ids": [self.id]}, sorted_partitions)
-        state: Body = answer["transaction_states"][0]
+        response = self.pair.ask("DescribeTransactions", 0, {"transactional_ids": [self.id]}, sorted_partitions)
+        state: Body = response["transaction_states"][0]
         return state
 
     def look(self) -> None:
@@ -220,20 +220,20 @@ class Coordinated:
             group = {"group_id": self.id, "topics": [{"name": self.topic, "partition_indexes": [0]}]}
             self.pair.ask("OffsetFetch", 8, {"groups": [group], "require_stable": stable})
 
-    def _fetched(self, answer: Body) -> Body:
+    def _fetched(self, response: Body) -> Body:
         """Drop CRC and producer id of the batches: each broker has its own producer ids."""
-        for topic in summary(answer)["responses"]:
+        for topic in summary(response)["responses"]:
             for partition in topic["partitions"]:
                 partition["records"] = [(*each[:4], *each[5:7]) for each in partition["records"]]
-        return answer
+        return response
 
     def _topics(self, partitions: Sequence[int], places: Places) -> list[Body]:
         named = [(self.topic, partitions)] if partitions else []
         return [{"name": topic, "partitions": list(indexes)} for topic, indexes in (*named, *places)]
 
-    def _answered(self, answer: Body) -> Producer:
-        name = str(answer["producer_id"]).strip("<>")
-        return Producer(Var(name), answer["producer_epoch"])
+    def _answered(self, response: Body) -> Producer:
+        name = str(response["producer_id"]).strip("<>")
+        return Producer(Var(name), response["producer_epoch"])
 
 
 def until_transactions_are_coordinated(pair: Pair, transactional_id: str) -> None:
@@ -245,8 +245,8 @@ def until_transactions_are_coordinated(pair: Pair, transactional_id: str) -> Non
         while peer.ask("FindCoordinator", 3, {"key": transactional_id, "key_type": 1})["error_code"] != 0:
             pass
         while True:
-            answer = peer.ask("DescribeTransactions", 0, {"transactional_ids": [transactional_id]})
-            if answer["transaction_states"][0]["error_code"] in (0, 105):
+            response = peer.ask("DescribeTransactions", 0, {"transactional_ids": [transactional_id]})
+            if response["transaction_states"][0]["error_code"] in (0, 105):
                 break
 
 
@@ -257,15 +257,15 @@ def finalize(peers: Sequence[Peer], level: int) -> None:
             continue
         downgrade = _finalized(peer) > level
         update = {"feature": FINALIZED, "max_version_level": level, "upgrade_type": SAFE_DOWNGRADE if downgrade else 1}
-        answer = peer.ask("UpdateFeatures", 1, {"timeout_ms": 20_000, "feature_updates": [update]})
-        assert not any(each["error_code"] for each in (answer, *answer["results"])), answer
+        response = peer.ask("UpdateFeatures", 1, {"timeout_ms": 20_000, "feature_updates": [update]})
+        assert not any(each["error_code"] for each in (response, *response["results"])), response
         while _finalized(peer) != level:
             pass
 
 
 def _finalized(peer: Peer) -> int:
-    answer = peer.ask("ApiVersions", 3, {"client_software_name": "oracle", "client_software_version": "1"})
-    levels = {each["name"]: each["max_version_level"] for each in answer["finalized_features"]}
+    response = peer.ask("ApiVersions", 3, {"client_software_name": "oracle", "client_software_version": "1"})
+    levels = {each["name"]: each["max_version_level"] for each in response["finalized_features"]}
     return int(levels.get(FINALIZED, 0))
 
 
@@ -275,8 +275,8 @@ def verify_partitions(peers: Sequence[Peer], enabled: bool) -> None:
     setting = {"name": name, "config_operation": 0, "value": value}
     resource = {"resource_type": 4, "resource_name": "", "configs": [setting]}
     for peer in peers:
-        answer = peer.ask("IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False})
-        assert answer["responses"][0]["error_code"] == 0, answer
+        response = peer.ask("IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False})
+        assert response["responses"][0]["error_code"] == 0, response
         value_set = None
         asked = {"resource_type": 4, "resource_name": "1", "configuration_keys": [name]}
         while value_set != value:
@@ -284,25 +284,25 @@ def verify_partitions(peers: Sequence[Peer], enabled: bool) -> None:
             value_set = found["configs"][0]["value"]
 
 
-def _learn(peer: Peer, answer: Body) -> None:
+def _learn(peer: Peer, response: Body) -> None:
     with suppress(KeyError):
-        peer.remember_producer(answer["producer_id"])
+        peer.remember_producer(response["producer_id"])
 
 
 def _name_of(producer_id: Any) -> str:
     return producer_id.name if isinstance(producer_id, Var) else str(producer_id)
 
 
-def sorted_partitions(answer: Body) -> Body:
+def sorted_partitions(response: Body) -> Body:
     """Sort partitions: Kafka's order is that of a hash map."""
-    for state in answer["transaction_states"]:
+    for state in response["transaction_states"]:
         for topic in state["topics"]:
             topic["partitions"].sort()
-    return answer
+    return response
 
 
-def _by_producer(answer: Body) -> Body:
-    for topic in answer["topics"]:
+def _by_producer(response: Body) -> Body:
+    for topic in response["topics"]:
         for partition in topic["partitions"]:
             partition["active_producers"].sort(key=lambda each: int(each["producer_epoch"]))
-    return answer
+    return response

@@ -34,7 +34,7 @@ def join_body(group: str, member: object = "", **more: Any) -> Body:
 
 def become_member(pair: Pair, group: str, *, sync: bool = True) -> None:
     """Join as the only member, whose id is `Var("member")` afterwards; with `sync`, assign everything to it."""
-    pair.learn("JoinGroup", JOIN_VERSION, join_body(group), member=lambda answer: answer["member_id"])
+    pair.learn("JoinGroup", JOIN_VERSION, join_body(group), member=lambda response: response["member_id"])
     pair.ask("JoinGroup", JOIN_VERSION, join_body(group, Var("member")))
     if sync:
         assignment = {"member_id": Var("member"), "assignment": b"all of it"}

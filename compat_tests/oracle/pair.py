@@ -43,8 +43,8 @@ class Pair:
         api: str,
         version: int,
         body: Body,
-        shown: Callable[[Body], object] = lambda answer: answer,
-        learn: Callable[[Peer, Body], None] = lambda peer, answer: None,
+        shown: Callable[[Body], object] = lambda response: response,
+        learn: Callable[[Peer, Body], None] = lambda peer, response: None,
     ) -> Body:
         """Compare the responses and return Kafka's, with each broker's own values replaced by their names.
 
@@ -60,8 +60,8 @@ class Pair:
             if unexplained(api, path, left, right)
         ]
         assert not found, f"{api} {version} {body}:\n  " + "\n  ".join(found) + f"\nKafka: {theirs}\nours:  {ours}"
-        answer: Body = theirs
-        return answer
+        response: Body = theirs
+        return response
 
     def send_only(self, api: str, version: int, body: Body) -> None:
         """Send a request that has no response."""
@@ -70,23 +70,23 @@ class Pair:
 
     def frame(self, frame: bytes) -> None:
         """Send any frame, and assert that both brokers send the same response or both close the connection."""
-        answers: list[bytes | str] = []
+        responses: list[bytes | str] = []
         for peer in (self.kafka, self.ours):
             try:
                 peer.send_frame(frame)
-                answers.append(peer.receive())
+                responses.append(peer.receive())
             except Closed:
                 peer.reconnect()
-                answers.append(_CLOSED)
-        theirs, ours = answers
+                responses.append(_CLOSED)
+        theirs, ours = responses
         assert theirs == ours, f"{frame!r}: Kafka {theirs!r}, ours {ours!r}"
 
     def learn(self, api: str, version: int, body: Body, **names: Callable[[Body], Any]) -> None:
         """Send a request to both, and remember each broker's own values from its response, without a comparison."""
         for peer in (self.kafka, self.ours):
-            answer = peer.ask(api, version, body)
+            response = peer.ask(api, version, body)
             for name, take in names.items():
-                peer.remember(name, take(answer))
+                peer.remember(name, take(response))
 
     def create_topic(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> Var:
         """Create a topic on both and return its id, without a comparison: the tests of CreateTopics compare."""
@@ -95,8 +95,8 @@ class Pair:
         settings = [{"name": key, "value": value} for key, value in wanted.items()]
         topic = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": settings}
         for peer in (self.kafka, self.ours):
-            answer = peer.ask("CreateTopics", 7, {"topics": [topic], "timeout_ms": 30000})
-            assert answer["topics"][0]["error_code"] in (0, 36), (peer.name, answer)
+            response = peer.ask("CreateTopics", 7, {"topics": [topic], "timeout_ms": 30000})
+            assert response["topics"][0]["error_code"] in (0, 36), (peer.name, response)
             _wait_for_leaders(peer, name, partitions)
         return Var(f"id of {name}")
 
@@ -119,11 +119,11 @@ def _wait_for_leaders(peer: Peer, name: str, partitions: int) -> None:
     """Wait for the leaders, because Metadata may list a topic before its leader knows it; remember the topic's id."""
     asked = [{"partition_index": index, "timestamp": -1} for index in range(partitions)]
     while True:
-        answer = peer.ask("ListOffsets", 7, {"replica_id": -1, "topics": [{"name": name, "partitions": asked}]})
-        if all(each["error_code"] == 0 for each in answer["topics"][0]["partitions"]):
+        response = peer.ask("ListOffsets", 7, {"replica_id": -1, "topics": [{"name": name, "partitions": asked}]})
+        if all(each["error_code"] == 0 for each in response["topics"][0]["partitions"]):
             break
-    answer = peer.ask("Metadata", 12, {"topics": [{"name": name}], "allow_auto_topic_creation": False})
-    peer.remember(f"id of {name}", answer["topics"][0]["topic_id"])
+    response = peer.ask("Metadata", 12, {"topics": [{"name": name}], "allow_auto_topic_creation": False})
+    peer.remember(f"id of {name}", response["topics"][0]["topic_id"])
 
 
 def _answer(
@@ -135,12 +135,12 @@ def _answer(
     learn: Callable[[Peer, Body], None],
 ) -> Any:
     try:
-        answer = peer.ask(api, version, body)
+        response = peer.ask(api, version, body)
     except Closed:
         peer.reconnect()
         return _CLOSED
-    learn(peer, answer)
-    return shown(answer)
+    learn(peer, response)
+    return shown(response)
 
 
 def _comparable(peer: Peer, value: Any) -> Any:

@@ -52,8 +52,8 @@ class Peer:
     def ask(self, api: str, version: int, body: Body) -> Body:
         """Send a request and return its response."""
         release = schema.release_for(api, version)
-        answer = self.ask_bytes(api, version, schema.encode(f"{api}Request", version, self._own(body), release))
-        return schema.decode(f"{api}Response", version, answer, release)
+        response = self.ask_bytes(api, version, schema.encode(f"{api}Request", version, self._own(body), release))
+        return schema.decode(f"{api}Response", version, response, release)
 
     def send_only(self, api: str, version: int, body: Body) -> None:
         """Send a request that has no response (Produce with acks 0)."""

@@ -136,7 +136,7 @@ def assert_same_answers_to_changes(kafka: Peer, odradek: Peer, broker: str = "1"
                     expected = _answer(kafka, api, scope, name, value)
                     if expected[0] and name in _NOT_READ:
                         continue
-                    answer = _answer(odradek, api, scope, name, value)
-                    if answer != expected:
-                        differ.append((api, scope, name, value, expected, answer))
+                    response = _answer(odradek, api, scope, name, value)
+                    if response != expected:
+                        differ.append((api, scope, name, value, expected, response))
     assert not differ, differ

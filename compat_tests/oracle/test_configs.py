@@ -37,12 +37,12 @@ def test_describe_configs_of_topics(version: int, pair_for: PairFor) -> None:
         ask("configured", ["cleanup.policy", "segment.bytes", "retention.ms"], include_synonyms=True)
 
 
-def _without_documentation(answer: Body) -> Body:
+def _without_documentation(response: Body) -> Body:
     """Drop the documentation of settings, because our texts are not copies of Kafka's."""
-    for result in answer["results"]:
+    for result in response["results"]:
         for config in result["configs"] or []:
             config.pop("documentation", None)
-    return answer
+    return response
 
 
 @versions_of("DescribeConfigs")
@@ -93,15 +93,15 @@ def test_alter_configs_replaces_all_overrides(version: int, pair_for: PairFor) -
 def _compare_overrides(pair: Pair, name: str) -> None:
     """Repeat until both agree: Kafka's broker applies a change a moment after the controller's response."""
 
-    def overrides(answer: Body) -> object:
-        (result,) = answer["results"]
+    def overrides(response: Body) -> object:
+        (result,) = response["results"]
         return sorted((each["name"], each["value"]) for each in result["configs"] if each["config_source"] == 1)
 
     asked = {"resource_type": _TOPIC, "resource_name": name, "configuration_keys": None}
     end = time.monotonic() + _APPLIED_S
     while True:
         try:
-            pair.ask("DescribeConfigs", 4, {"resources": [asked]}, lambda answer: {"overrides": overrides(answer)})
+            pair.ask("DescribeConfigs", 4, {"resources": [asked]}, lambda response: {"overrides": overrides(response)})
             return
         except AssertionError:
             if time.monotonic() > end:
@@ -172,14 +172,14 @@ def test_list_config_resources(version: int, pair_for: PairFor) -> None:
     pair.ask("ListConfigResources", version, {"resource_types": [_TOPIC]}, _only_the_configured)
 
 
-def _sorted_resources(answer: Body) -> Body:
-    answer["config_resources"].sort(key=lambda each: (each["resource_type"], each["resource_name"]))
-    return answer
+def _sorted_resources(response: Body) -> Body:
+    response["config_resources"].sort(key=lambda each: (each["resource_type"], each["resource_name"]))
+    return response
 
 
-def _only_the_configured(answer: Body) -> Body:
-    found = [each for each in answer["config_resources"] if each["resource_name"] == "configured"]
-    return {**answer, "config_resources": found}
+def _only_the_configured(response: Body) -> Body:
+    found = [each for each in response["config_resources"] if each["resource_name"] == "configured"]
+    return {**response, "config_resources": found}
 
 
 @versions_of("DescribeAcls")
@@ -304,10 +304,10 @@ def test_describe_quorum(version: int, pair_for: PairFor) -> None:
     pair.ask("DescribeQuorum", version, {"topics": []})
 
 
-def _without_directory(answer: Body) -> Body:
+def _without_directory(response: Body) -> Body:
     """Drop the directory ids, which are each broker's own; Kafka's static voters have none."""
-    for topic in answer["topics"]:
+    for topic in response["topics"]:
         for partition in topic["partitions"]:
             for replica in partition["current_voters"] + partition["observers"]:
                 replica.pop("replica_directory_id", None)
-    return {key: value for key, value in answer.items() if key != "nodes"}
+    return {key: value for key, value in response.items() if key != "nodes"}

@@ -82,8 +82,8 @@ def theirs(emulation: str, kafka_servers: Callable[[str], str]) -> Iterator[Peer
         peer.close()
 
 
-def _by_key(answer: Body) -> dict[int, tuple[int, int]]:
-    return {each["api_key"]: (each["min_version"], each["max_version"]) for each in answer["api_keys"]}
+def _by_key(response: Body) -> dict[int, tuple[int, int]]:
+    return {each["api_key"]: (each["min_version"], each["max_version"]) for each in response["api_keys"]}
 
 
 def _apis(release: str) -> list[str]:
@@ -170,7 +170,7 @@ def test_topics_have_the_settings_and_defaults_of_the_release(theirs: Peer, ours
         while not described["configs"]:  # Kafka's broker learns of the topic a moment later
             (described,) = peer.ask("DescribeConfigs", 4, {"resources": [resource]})["results"]
         settings.append(
-            [{each["name"]: each["value"] for each in answer["configs"]} for answer in (created, described)]
+            [{each["name"]: each["value"] for each in response["configs"]} for response in (created, described)]
         )
     assert settings[1] == settings[0]
 
@@ -241,10 +241,10 @@ def test_advertised_apis_that_are_not_served_fail_as_in_kafka(
     for (api, version, body), kafkas in zip(asked, _kafkas_answers(release, asked), strict=True):
         # One connection for all of them: it stays open.
         odradeks = ours.ask_bytes(api, version, body)
-        expected, answer = (schema.decode(f"{api}Response", version, data, release) for data in (kafkas, odradeks))
+        expected, response = (schema.decode(f"{api}Response", version, data, release) for data in (kafkas, odradeks))
         if api == "CreateDelegationToken":  # the error response names an anonymous owner
-            expected, answer = ({"error_code": each["error_code"]} for each in (expected, answer))
-        assert _comparable(answer) == _comparable(expected), (api, version)
+            expected, response = ({"error_code": each["error_code"]} for each in (expected, response))
+        assert _comparable(response) == _comparable(expected), (api, version)
 
 
 def test_the_oracle_compares_every_advertised_api(strict_servers: Callable[[str], str]) -> None:

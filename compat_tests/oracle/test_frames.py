@@ -19,9 +19,9 @@ def _header(api_key: int, version: int, client_id: bytes | None = b"oracle") -> 
     return struct.pack(">hhi", api_key, version, 7) + name
 
 
-def _without_the_list(answer: Body) -> Body:
+def _without_the_list(response: Body) -> Body:
     """Drop the list of APIs, which the tests of emulation compare: by default it is the union of the releases."""
-    return {name: value for name, value in answer.items() if name != "api_keys"}
+    return {name: value for name, value in response.items() if name != "api_keys"}
 
 
 @versions_of("ApiVersions")
@@ -39,11 +39,11 @@ def test_api_versions(version: int, pair_for: PairFor) -> None:
 
 def test_the_response_to_an_unknown_api_versions_version_is_version_0(pair_for: PairFor) -> None:
     pair = pair_for("ApiVersions", 4)
-    answers = []
+    responses = []
     for peer in (pair.kafka, pair.ours):
         peer.send_frame(_header(18, 99) + b"\x00whatever")
-        answers.append(schema.decode("ApiVersionsResponse", 0, peer.receive()[4:], schema.KAFKA_4_3))
-    kafka, ours = answers
+        responses.append(schema.decode("ApiVersionsResponse", 0, peer.receive()[4:], schema.KAFKA_4_3))
+    kafka, ours = responses
     assert kafka["error_code"] == ours["error_code"] == 35
     versions = {each["api_key"]: each for each in ours["api_keys"]}
     assert versions[18] == {"api_key": 18, "min_version": 0, "max_version": 4}

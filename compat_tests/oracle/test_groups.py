@@ -46,7 +46,7 @@ def test_join_group_as_the_first_member(version: int, pair_for: PairFor) -> None
     def join(member: object = "", **more: Any) -> Body:
         return join_body(group, member, **more)
 
-    pair.learn("JoinGroup", version, join(), member=lambda answer: answer["member_id"])
+    pair.learn("JoinGroup", version, join(), member=lambda response: response["member_id"])
     pair.ask("JoinGroup", version, join(Var("member")))
     pair.ask("JoinGroup", version, join("no such member"))
     pair.ask("JoinGroup", version, join(Var("member"), protocol_type="connect"))
@@ -64,14 +64,14 @@ def test_join_group_as_a_static_member(version: int, pair_for: PairFor) -> None:
     pair, group = _pair(pair_for, "JoinGroup", version)
     static = join_body(group, group_instance_id="instance-1")
 
-    pair.learn("JoinGroup", version, static, member=lambda answer: answer["member_id"])
+    pair.learn("JoinGroup", version, static, member=lambda response: response["member_id"])
     pair.ask("DescribeGroups", DESCRIBE_VERSION, {"groups": [group]})
     protocol = {"protocol_type": "consumer", "protocol_name": "range"}
     assignments = [{"member_id": Var("member"), "assignment": b"a"}]
     body = {**as_member(group), "group_instance_id": "instance-1", **protocol, "assignments": assignments}
     pair.ask("SyncGroup", SYNC_VERSION, body)
     before = {peer: peer.known["member"] for peer in (pair.kafka, pair.ours)}
-    pair.learn("JoinGroup", version, static, again=lambda answer: answer["member_id"])
+    pair.learn("JoinGroup", version, static, again=lambda response: response["member_id"])
     assert all(peer.known["again"] != member for peer, member in before.items())
     pair.ask("Heartbeat", HEARTBEAT_VERSION, {**as_member(group), "group_instance_id": "instance-1"})
     pair.ask(
@@ -270,7 +270,7 @@ def test_list_groups(version: int, pair_for: PairFor) -> None:
 
 
 def _only(group: str) -> Callable[[Body], Body]:
-    return lambda answer: {**answer, "groups": [each for each in answer["groups"] if each["group_id"] == group]}
+    return lambda response: {**response, "groups": [each for each in response["groups"] if each["group_id"] == group]}
 
 
 @versions_of("DescribeGroups")
@@ -314,7 +314,7 @@ def test_two_members_rebalance(pair_for: PairFor) -> None:
     pair, group = _pair(pair_for, "JoinGroup", JOIN_VERSION)
     become_member(pair, group)
     second = {"member_id": "", "group_instance_id": None}
-    pair.learn("JoinGroup", JOIN_VERSION, join_body(group, **second), second=lambda answer: answer["member_id"])
+    pair.learn("JoinGroup", JOIN_VERSION, join_body(group, **second), second=lambda response: response["member_id"])
 
     pair.ask("Heartbeat", HEARTBEAT_VERSION, as_member(group))
     pair.ask("OffsetCommit", COMMIT_VERSION, {**_commit_body(COMMIT_VERSION, group, {}), "member_id": Var("member"),

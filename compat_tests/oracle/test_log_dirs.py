@@ -71,13 +71,13 @@ def _describe(peer: Peer, *topics: str) -> list[Body]:
 def _same(pair: Pair, *topics: str) -> None:
     """Compare DescribeLogDirs, without the sizes of future logs, which depend on the progress of each broker."""
 
-    def shown(answer: Body) -> Body:
-        for result in answer["results"]:
+    def shown(response: Body) -> Body:
+        for result in response["results"]:
             for topic in result["topics"]:
                 for each in topic["partitions"]:
                     if each["is_future_key"]:
                         each["partition_size"], each["offset_lag"] = "<copied>", each["offset_lag"] > 0
-        return answer
+        return response
 
     asked = [{"topic": name, "partitions": [0, 1]} for name in topics]
     pair.ask("DescribeLogDirs", 4, {"topics": asked}, shown)

@@ -15,11 +15,11 @@ UNKNOWN_ID = bytes(range(16))
 
 def _only(*names: str) -> Callable[[Body], Body]:
     """Select the topics that this test has created."""
-    return lambda answer: {**answer, "topics": [each for each in answer["topics"] if each["name"] in names]}
+    return lambda response: {**response, "topics": [each for each in response["topics"] if each["name"] in names]}
 
 
 def _cluster(pair: Pair) -> None:
-    pair.learn("DescribeCluster", 0, {}, cluster=lambda answer: answer["cluster_id"])
+    pair.learn("DescribeCluster", 0, {}, cluster=lambda response: response["cluster_id"])
 
 
 @versions_of("Metadata")

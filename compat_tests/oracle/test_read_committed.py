@@ -50,8 +50,8 @@ class Partition:
 
     def send(self, records: bytes, *, transactional: bool = True) -> int:
         body = produce_body(9, self.topic, self._id, (0, records))
-        answer = self.pair.ask("Produce", 9, {**body, "transactional_id": self.topic if transactional else None})
-        return int(answer["responses"][0]["partition_responses"][0]["error_code"])
+        response = self.pair.ask("Produce", 9, {**body, "transactional_id": self.topic if transactional else None})
+        return int(response["responses"][0]["partition_responses"][0]["error_code"])
 
     def end(self, producer: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0) -> None:
         marker = {
@@ -85,30 +85,30 @@ class Partition:
         wanted = {"partition_index": 0, "timestamp": timestamp}
         topic = {"name": self.topic, "partitions": [wanted]}
         body = {"replica_id": -1, "isolation_level": isolation, "topics": [topic]}
-        answer = self.pair.ask("ListOffsets", 7, body, self._listed)
-        return int(answer["topics"][0]["partitions"][0]["offset"])
+        response = self.pair.ask("ListOffsets", 7, body, self._listed)
+        return int(response["topics"][0]["partitions"][0]["offset"])
 
-    def _listed(self, answer: Body) -> Body:
+    def _listed(self, response: Body) -> Body:
         """Limit the timestamps of markers, which are each broker's own, and raise latest offsets to the log start
         offset (see `summary`)."""
-        for topic in answer["topics"]:
+        for topic in response["topics"]:
             for partition in topic["partitions"]:
                 partition["timestamp"] = min(partition["timestamp"], TIME + 1000)
                 if partition["offset"] >= 0:
                     partition["offset"] = max(partition["offset"], self._start)
-        return answer
+        return response
 
     def delete(self, offset: int) -> None:
         wanted = {"name": self.topic, "partitions": [{"partition_index": 0, "offset": offset}]}
-        answer = self.pair.ask("DeleteRecords", 2, {"topics": [wanted], "timeout_ms": 10_000})
-        self._start = answer["topics"][0]["partitions"][0]["low_watermark"]
+        response = self.pair.ask("DeleteRecords", 2, {"topics": [wanted], "timeout_ms": 10_000})
+        self._start = response["topics"][0]["partitions"][0]["low_watermark"]
 
 
-def _by_producer(answer: Body) -> Body:
-    for topic in answer["topics"]:
+def _by_producer(response: Body) -> Body:
+    for topic in response["topics"]:
         for partition in topic["partitions"]:
             partition["active_producers"].sort(key=lambda each: int(each["producer_id"]))
-    return answer
+    return response
 
 
 @versions_of("Fetch", 4)
@@ -146,7 +146,7 @@ def test_a_fetch_session_returns_the_end_of_a_transaction(pair_for: PairFor) -> 
     log.produce(901, b"open")
     log.fetch(1, session_epoch=0)
     body = fetch_body(12, log.topic, None, {"fetch_offset": 1}, isolation_level=1, session_epoch=0)
-    pair.learn("Fetch", 12, body, session=lambda answer: answer["session_id"])
+    pair.learn("Fetch", 12, body, session=lambda response: response["session_id"])
 
     def go_on(epoch: int) -> None:
         asked = {**body, "session_id": Var("session"), "session_epoch": epoch, "topics": []}

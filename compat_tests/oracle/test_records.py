@@ -152,8 +152,8 @@ def test_produce_with_acks_0_has_no_response(pair_for: PairFor) -> None:
 def _filled(pair: Pair, name: str) -> Var:
     """Write three batches: offsets 0-2, 3-4, 5; the last one is large."""
     topic_id = pair.create_topic(name)
-    answer = pair.kafka.ask("ListOffsets", 7, _list_body(7, name, -1))
-    if answer["topics"][0]["partitions"][0]["offset"] == 0:
+    response = pair.kafka.ask("ListOffsets", 7, _list_body(7, name, -1))
+    if response["topics"][0]["partitions"][0]["offset"] == 0:
         for peer in (pair.kafka, pair.ours):
             for records in (batch([b"a"] * 3), batch([b"b"] * 2, timestamp=TIME + 100), batch([b"c" * 5000])):
                 peer.ask("Produce", 9, produce_body(9, name, topic_id, (0, records)))
@@ -234,7 +234,7 @@ def test_fetch_sessions(version: int, pair_for: PairFor) -> None:
 
 def _open_session(pair: Pair, version: int, topic_id: object) -> None:
     body = fetch_body(version, "fetched", topic_id, {"fetch_offset": 0}, session_id=0, session_epoch=0)
-    pair.learn("Fetch", version, body, session=lambda answer: answer["session_id"])
+    pair.learn("Fetch", version, body, session=lambda response: response["session_id"])
     assert pair.kafka.known["session"] != 0
     assert pair.ours.known["session"] != 0
 

@@ -28,8 +28,8 @@ def _alter(pair: Pair, topic: str, name: str, value: str) -> None:
 def _starts(peer: Peer, topic: str) -> list[int]:
     """Return the log start offset of each partition."""
     asked = [{"partition_index": index, "timestamp": -2} for index in range(_PARTITIONS)]
-    answer = peer.ask("ListOffsets", 7, {"replica_id": -1, "topics": [{"name": topic, "partitions": asked}]})
-    found = {each["partition_index"]: each["offset"] for each in answer["topics"][0]["partitions"]}
+    response = peer.ask("ListOffsets", 7, {"replica_id": -1, "topics": [{"name": topic, "partitions": asked}]})
+    found = {each["partition_index"]: each["offset"] for each in response["topics"][0]["partitions"]}
     return [found[index] for index in range(_PARTITIONS)]
 
 

@@ -14,12 +14,12 @@ PairFor = Callable[[str, int], Pair]
 UNKNOWN_ID = bytes(range(16))
 
 
-def _without_ids(answer: Body) -> Body:
+def _without_ids(response: Body) -> Body:
     """Drop the topic ids, which are each broker's own."""
-    for topic in answer["topics"]:
+    for topic in response["topics"]:
         if topic.get("topic_id", bytes(16)) != bytes(16):
             topic["topic_id"] = "<chosen>"
-    return answer
+    return response
 
 
 @versions_of("CreateTopics")
@@ -29,7 +29,7 @@ def test_create_topics(version: int, pair_for: PairFor) -> None:
     def ask(*topics: Body, **more: Any) -> None:
         asked = [{"num_partitions": 1, "replication_factor": 1, **topic} for topic in topics]
         body: Body = {"topics": asked, "timeout_ms": 20_000, **more}
-        pair.ask("CreateTopics", version, body, lambda answer: _sorted_configs(_without_ids(answer)))
+        pair.ask("CreateTopics", version, body, lambda response: _sorted_configs(_without_ids(response)))
 
     name = f"created-{version}"
     ask({"name": name, "num_partitions": 3})
@@ -72,16 +72,16 @@ def test_create_topics(version: int, pair_for: PairFor) -> None:
                              "allow_auto_topic_creation": False}, _topics_only)  # fmt: skip
 
 
-def _topics_only(answer: Body) -> object:
-    return answer["topics"]
+def _topics_only(response: Body) -> object:
+    return response["topics"]
 
 
-def _sorted_configs(answer: Body) -> Body:
+def _sorted_configs(response: Body) -> Body:
     """Keep only the settings that a test has set; the tests of DescribeConfigs compare the others."""
-    for topic in answer["topics"]:
+    for topic in response["topics"]:
         if topic.get("configs"):
             topic["configs"] = [each for each in topic["configs"] if each["name"] in ("retention.ms", "cleanup.policy")]
-    return answer
+    return response
 
 
 def _config(name: str, value: str | None) -> Body:

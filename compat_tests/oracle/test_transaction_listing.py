@@ -42,11 +42,11 @@ class Listed:
         body: Body = {"state_filters": states or [], "producer_id_filters": [], **more}
         self.pair.ask("ListTransactions", self.version, body, self._mine)
 
-    def _mine(self, answer: Body) -> Body:
-        states = answer["transaction_states"]
-        answer["transaction_states"] = [each for each in states if each["transactional_id"].startswith(self.prefix)]
-        answer["unknown_state_filters"].sort()
-        return answer
+    def _mine(self, response: Body) -> Body:
+        states = response["transaction_states"]
+        response["transaction_states"] = [each for each in states if each["transactional_id"].startswith(self.prefix)]
+        response["unknown_state_filters"].sort()
+        return response
 
 
 @versions_of("ListTransactions")

@@ -85,8 +85,8 @@ def pair(broker_name: str) -> Iterator[Pair]:
         for peer in (before.kafka, before.ours):
             for number, name in enumerate(LEFT):
                 body = produce_body(9, STATE, None, (0, _record(name, number)))
-                answer = peer.ask("Produce", 9, {**body, "transactional_id": None})
-                assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0, answer
+                response = peer.ask("Produce", 9, {**body, "transactional_id": None})
+                assert response["responses"][0]["partition_responses"][0]["error_code"] == 0, response
             peer.close()
         for broker in brokers:
             broker.stop()

@@ -241,11 +241,11 @@ def _become_producer(mine: Transactions) -> None:
         while peer.ask("FindCoordinator", 3, {"key": mine.group, "key_type": 1})["error_code"]:
             pass
         body = {"transactional_id": mine.group, "transaction_timeout_ms": 60_000}
-        while (answer := peer.ask("InitProducerId", 4, body))["error_code"]:
+        while (response := peer.ask("InitProducerId", 4, body))["error_code"]:
             pass
-        assert answer["producer_epoch"] == 0
-        peer.remember("producer", answer["producer_id"])
-        peer.remember("another", answer["producer_id"] + 100)
+        assert response["producer_epoch"] == 0
+        peer.remember("producer", response["producer_id"])
+        peer.remember("another", response["producer_id"] + 100)
 
 
 def _transaction(peer: Peer, transactional_id: str) -> Body:
@@ -254,6 +254,6 @@ def _transaction(peer: Peer, transactional_id: str) -> Body:
     return state
 
 
-def _timeless(answer: Body) -> Body:
-    [state] = answer["transaction_states"]
+def _timeless(response: Body) -> Body:
+    [state] = response["transaction_states"]
     return {name: value for name, value in state.items() if name != "transaction_start_time_ms"}

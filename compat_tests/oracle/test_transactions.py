@@ -68,9 +68,9 @@ class Transactions:
             self.pair.ask("Fetch", 12, fetch_body(12, self.topic, None, last, isolation_level=1), summary)
 
 
-def _by_producer(answer: Body) -> Body:
+def _by_producer(response: Body) -> Body:
     """Sort markers: Kafka's order is that of a hash map."""
-    return {"markers": sorted(answer["markers"], key=lambda each: int(each["producer_id"]))}
+    return {"markers": sorted(response["markers"], key=lambda each: int(each["producer_id"]))}
 
 
 @versions_of("WriteTxnMarkers")

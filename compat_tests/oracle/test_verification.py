@@ -48,9 +48,9 @@ class Transactions:
             while peer.ask("FindCoordinator", 3, {"key": self.name, "key_type": 1})["error_code"]:
                 pass
             body = {"transactional_id": self.name, "transaction_timeout_ms": 60_000}
-            while (answer := peer.ask("InitProducerId", 4, body))["error_code"]:
+            while (response := peer.ask("InitProducerId", 4, body))["error_code"]:
                 pass
-            self._take_over(peer, answer)
+            self._take_over(peer, response)
 
     def produce(
         self, *parts: tuple[int, int], epoch: int = 0, producer: int = 0, plain: bool = False, **more: object
@@ -86,10 +86,10 @@ class Transactions:
                 "producer_epoch": Var("epoch"),
                 "committed": commit,
             }
-            answer = peer.ask("EndTxn", 5 if adds else 4, body)
-            assert answer["error_code"] == 0, (peer.name, answer)
+            response = peer.ask("EndTxn", 5 if adds else 4, body)
+            assert response["error_code"] == 0, (peer.name, response)
             if adds:
-                self._take_over(peer, answer)
+                self._take_over(peer, response)
             asked = {"transactional_ids": [self.name]}
             while "Complete" not in peer.ask("DescribeTransactions", 0, asked)["transaction_states"][0][_STATE]:
                 pass
@@ -104,9 +104,9 @@ class Transactions:
         self.pair.ask("DescribeProducers", 0, asked, _without_coordinators)
 
     @staticmethod
-    def _take_over(peer: Peer, answer: Body) -> None:
-        peer.remember("producer", answer["producer_id"])
-        peer.remember("epoch", answer["producer_epoch"])
+    def _take_over(peer: Peer, response: Body) -> None:
+        peer.remember("producer", response["producer_id"])
+        peer.remember("epoch", response["producer_epoch"])
 
     def _records(self, sequence: int, epoch: int, producer: int, plain: bool) -> Var:
         """Return a batch of one record, with each broker's own producer id."""
@@ -121,20 +121,20 @@ class Transactions:
 _STATE = "transaction_state"
 
 
-def _without_times(answer: Body) -> Body:
-    for state in answer["transaction_states"]:
+def _without_times(response: Body) -> Body:
+    for state in response["transaction_states"]:
         del state["transaction_start_time_ms"]
         state["topics"] = sorted((topic["topic"], sorted(topic["partitions"])) for topic in state["topics"])
-    return answer
+    return response
 
 
-def _without_coordinators(answer: Body) -> Body:
+def _without_coordinators(response: Body) -> Body:
     """Drop coordinator epochs, which are leader epochs and depend on the history of each broker."""
-    for topic in answer["topics"]:
+    for topic in response["topics"]:
         for partition in topic["partitions"]:
             for producer in partition["active_producers"]:
                 del producer["coordinator_epoch"]
-    return answer
+    return response
 
 
 @versions_of("Produce", 3)

@@ -41,17 +41,17 @@ def _cluster(sides: Sides, broker: int, topics: Sequence[str]) -> None:
     sides.same(broker, "DescribeCluster", 1, {"include_cluster_authorized_operations": True}, _without_addresses)
 
 
-def _without_addresses(answer: Body) -> Body:
+def _without_addresses(response: Body) -> Body:
     """Replace addresses and random ids, and sort each ISR."""
-    for each in answer["brokers"]:
+    for each in response["brokers"]:
         each["host"], each["port"] = "<host>", "<port>"
-    if "cluster_id" in answer:
-        answer["cluster_id"] = bool(answer["cluster_id"])
-    for topic in answer.get("topics", ()):
+    if "cluster_id" in response:
+        response["cluster_id"] = bool(response["cluster_id"])
+    for topic in response.get("topics", ()):
         topic["topic_id"] = any(topic.get("topic_id", b""))
         for partition in topic["partitions"]:
             partition["isr_nodes"].sort()
-    return answer
+    return response
 
 
 def _log_dirs(sides: Sides, broker: int, topics: Sequence[str]) -> None:
@@ -103,10 +103,10 @@ def _group(sides: Sides, broker: int, group: str, topics: Sequence[str]) -> None
     )  # fmt: skip
 
 
-def _without_coordinator_address(answer: Body) -> Body:
-    for each in answer["coordinators"]:
+def _without_coordinator_address(response: Body) -> Body:
+    for each in response["coordinators"]:
         each["port"] = "<port>" if each["port"] >= 0 else each["port"]
-    return answer
+    return response
 
 
 def same_znodes(sides: Sides, without: Sequence[str] = ()) -> None:

@@ -117,8 +117,8 @@ class Side:
         """Return a topic's partitions from Metadata of a broker (by default the first that runs), empty if there is no
         such topic."""
         asked: Body = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
-        answer = self.ask(broker or min(self.running), "Metadata", 8, asked)
-        return sorted(answer["topics"][0]["partitions"], key=lambda each: int(each["partition_index"]))
+        response = self.ask(broker or min(self.running), "Metadata", 8, asked)
+        return sorted(response["topics"][0]["partitions"], key=lambda each: int(each["partition_index"]))
 
     def leader(self, topic: str, partition: int) -> int:
         return int(self.partitions(topic)[partition]["leader_id"])
@@ -221,8 +221,8 @@ class Sides:
         """Create a topic with these replicas and wait until they are in sync."""
         topic = topic_on(name, replicas, {"retention.ms": "-1", **(configs or {})})
         for side in self.both:
-            answer = side.ask(side.controller, "CreateTopics", 7, {"topics": [topic], "timeout_ms": 30_000})
-            assert answer["topics"][0]["error_code"] == 0, answer
+            response = side.ask(side.controller, "CreateTopics", 7, {"topics": [topic], "timeout_ms": 30_000})
+            assert response["topics"][0]["error_code"] == 0, response
         self.until(lambda side: all(len(side.partitions(name, each)) == len(replicas) for each in side.running), name)
         self.until_in_sync(name)
         return name

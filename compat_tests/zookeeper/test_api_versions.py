@@ -69,7 +69,7 @@ def test_apis_that_need_a_kraft_quorum_are_not_advertised(ours: Members, api: st
 NAMED = {"client_software_name": "odradek", "client_software_version": "1"}
 
 
-def _by_key(answer: dict[str, object]) -> dict[int, tuple[int, int]]:
-    found = answer["api_keys"]
+def _by_key(response: dict[str, object]) -> dict[int, tuple[int, int]]:
+    found = response["api_keys"]
     assert isinstance(found, list)
     return {each["api_key"]: (each["min_version"], each["max_version"]) for each in found}

@@ -90,8 +90,8 @@ def _coordinated(side: Side, group: str) -> bool:
     (found,) = side.ask(1, "FindCoordinator", 4, asked)["coordinators"]
     if found["error_code"] != 0:
         return False
-    answer = side.ask(found["node_id"], "OffsetFetch", 7, {"group_id": group, "topics": None})
-    return int(answer["error_code"]) == 0
+    response = side.ask(found["node_id"], "OffsetFetch", 7, {"group_id": group, "topics": None})
+    return int(response["error_code"]) == 0
 
 
 class Clock:
@@ -135,14 +135,16 @@ def _elect(sides: Sides, kind: int, topic: str, indexes: list[int]) -> None:
     sides.ask(1, "ElectLeaders", 2, body, _wordless)
 
 
-def _wordless(answer: Any) -> Any:
+def _wordless(response: Any) -> Any:
     """Drop error messages: Kafka's controller over ZooKeeper has other texts than KRaft's, or none."""
-    if isinstance(answer, dict):
-        return {name: _wordless(each) for name, each in answer.items() if name != "error_message"}
-    if isinstance(answer, list):
-        found = [_wordless(each) for each in answer]
-        return sorted(found, key=lambda each: each["partition_id"]) if found and "partition_id" in answer[0] else found
-    return answer
+    if isinstance(response, dict):
+        return {name: _wordless(each) for name, each in response.items() if name != "error_message"}
+    if isinstance(response, list):
+        found = [_wordless(each) for each in response]
+        return (
+            sorted(found, key=lambda each: each["partition_id"]) if found and "partition_id" in response[0] else found
+        )
+    return response
 
 
 def _configure(sides: Sides, kind: int, name: str, broker: int, configs: dict[str, str | None]) -> None:
@@ -331,12 +333,12 @@ def _until_settled(sides: Sides) -> None:
 
 
 def _same_places(sides: Sides, *topics: str, without: tuple[str, ...] = ("leader_epoch",)) -> None:
-    def shown(answer: Body) -> object:
-        for topic in answer["topics"]:
+    def shown(response: Body) -> object:
+        for topic in response["topics"]:
             for each in topic["partitions"]:
                 each["isr_nodes"].sort()
                 del each["leader_epoch"]
-        return answer["topics"]
+        return response["topics"]
 
     asked: Body = {"topics": [{"name": topic} for topic in topics], "allow_auto_topic_creation": False}
     for broker in sorted(sides.ours.running):

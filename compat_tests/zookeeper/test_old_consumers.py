@@ -133,8 +133,8 @@ def _ends(ours: Members, topic: str) -> dict[int, int]:
     for partition, leader in enumerate(ours.leaders(topic)):
         with _asking(ours, leader) as ask:
             wanted = {"name": topic, "partitions": [{"partition_index": partition, "timestamp": -1}]}
-            answer = ask("ListOffsets", 1, {"replica_id": -1, "topics": [wanted]})
-        found[partition] = answer["topics"][0]["partitions"][0]["offset"]
+            response = ask("ListOffsets", 1, {"replica_id": -1, "topics": [wanted]})
+        found[partition] = response["topics"][0]["partitions"][0]["offset"]
     return found
 
 
@@ -155,8 +155,8 @@ def _fetched(ours: Members, group: str, topic: str, version: int = 0) -> dict[in
     """Return the offsets of OffsetFetch: of ZooKeeper in version 0, of the coordinator in version 1."""
     with _asking(ours, _coordinator(ours, group) if version else 2) as ask:
         asked = {"name": topic, "partition_indexes": [0, 1, 2, 3]}
-        answer = ask("OffsetFetch", version, {"group_id": group, "topics": [asked]})
-    return {each["partition_index"]: each["committed_offset"] for each in answer["topics"][0]["partitions"]}
+        response = ask("OffsetFetch", version, {"group_id": group, "topics": [asked]})
+    return {each["partition_index"]: each["committed_offset"] for each in response["topics"][0]["partitions"]}
 
 
 def _coordinator(ours: Members, group: str) -> int:
@@ -243,8 +243,8 @@ def test_a_consumer_begins_at_an_offset_of_offset_commit_v0(
         {"partition_index": index, "committed_offset": end, "committed_metadata": ""} for index, end in ends.items()
     ]
     with _asking(ours, 3) as ask:
-        answer = ask("OffsetCommit", 0, {"group_id": group.name, "topics": [{"name": topic, "partitions": wanted}]})
-    assert [each["error_code"] for each in answer["topics"][0]["partitions"]] == [0] * 4
+        response = ask("OffsetCommit", 0, {"group_id": group.name, "topics": [{"name": topic, "partitions": wanted}]})
+    assert [each["error_code"] for each in response["topics"][0]["partitions"]] == [0] * 4
     assert group.committed() == ends
 
     values = _produced(ours, topic)

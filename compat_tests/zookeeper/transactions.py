@@ -54,18 +54,18 @@ class Transactions:
     def init(self) -> Identity:
         """Send InitProducerId, which ends an open transaction first."""
         body: Body = {"transactional_id": self.name, "transaction_timeout_ms": _TIMEOUT_MS}
-        answer = self._to_coordinator("InitProducerId", body)
-        assert answer["error_code"] == 0, answer
-        self.identity = Identity(answer["producer_id"], answer["producer_epoch"])
+        response = self._to_coordinator("InitProducerId", body)
+        assert response["error_code"] == 0, response
+        self.identity = Identity(response["producer_id"], response["producer_epoch"])
         self._sequences.clear()
         return self.identity
 
     def add(self, topic: str, *partitions: int) -> None:
         body = {f"v3_and_below_{name}": value for name, value in self._who().items()}
         body["v3_and_below_topics"] = [{"name": topic, "partitions": [*partitions]}]
-        answer = self._to_coordinator("AddPartitionsToTxn", body)
-        errors = _errors(answer["results_by_topic_v3_and_below"], "results_by_partition", "partition_error_code")
-        assert set(errors) == {0}, answer
+        response = self._to_coordinator("AddPartitionsToTxn", body)
+        errors = _errors(response["results_by_topic_v3_and_below"], "results_by_partition", "partition_error_code")
+        assert set(errors) == {0}, response
 
     def produce(self, topic: str, partition: int, *values: bytes) -> int:
         """Send Produce with acks=all and return the error code."""
@@ -78,16 +78,16 @@ class Transactions:
         def leader() -> int:
             return self._members.leaders(topic)[partition]
 
-        answer = self._ask_until_final("Produce", body, leader)
-        error = int(answer["responses"][0]["partition_responses"][0]["error_code"])
+        response = self._ask_until_final("Produce", body, leader)
+        error = int(response["responses"][0]["partition_responses"][0]["error_code"])
         if not error:
             self._sequences[topic, partition] = sequence + len(values)
         return error
 
     def send_offset(self, topic: str, partition: int, offset: int) -> None:
         """Send AddOffsetsToTxn and TxnOffsetCommit with the group's offset."""
-        answer = self._to_coordinator("AddOffsetsToTxn", {**self._who(), "group_id": self.group})
-        assert answer["error_code"] == 0, answer
+        response = self._to_coordinator("AddOffsetsToTxn", {**self._who(), "group_id": self.group})
+        assert response["error_code"] == 0, response
         row = {
             "partition_index": partition,
             "committed_offset": offset,
@@ -96,8 +96,10 @@ class Transactions:
         }
         who = {**self._who(), "group_id": self.group, "generation_id": -1, "member_id": "", "group_instance_id": None}
         body = {**who, "topics": [{"name": topic, "partitions": [row]}]}
-        answer = self._ask_until_final("TxnOffsetCommit", body, lambda: coordinator(self._members, self.group, _GROUP))
-        assert set(_errors(answer["topics"], "partitions")) == {0}, answer
+        response = self._ask_until_final(
+            "TxnOffsetCommit", body, lambda: coordinator(self._members, self.group, _GROUP)
+        )
+        assert set(_errors(response["topics"], "partitions")) == {0}, response
 
     def end(self, *, commit: bool) -> int:
         """Send EndTxn and return the error code."""
@@ -107,8 +109,8 @@ class Transactions:
 
     def state(self) -> str:
         """Return the transaction's state from DescribeTransactions; empty if the coordinator does not know the id."""
-        answer = self._to_coordinator("DescribeTransactions", {"transactional_ids": [self.name]})
-        (found,) = answer["transaction_states"]
+        response = self._to_coordinator("DescribeTransactions", {"transactional_ids": [self.name]})
+        (found,) = response["transaction_states"]
         return str(found["transaction_state"])
 
     def committed_offset(self, topic: str, partition: int) -> int:
@@ -121,9 +123,9 @@ class Transactions:
 
         def stable() -> bool:
             who = coordinator(self._members, self.group, _GROUP)
-            (answer,) = _ask(self._members, who, "OffsetFetch", 8, body)["groups"]
-            responses.append(answer)
-            return not answer["error_code"] and not answer["topics"][0]["partitions"][0]["error_code"]
+            (response,) = _ask(self._members, who, "OffsetFetch", 8, body)["groups"]
+            responses.append(response)
+            return not response["error_code"] and not response["topics"][0]["partitions"][0]["error_code"]
 
         _until(stable, lambda: responses[-1:])
         return int(responses[-1]["topics"][0]["partitions"][0]["committed_offset"])
@@ -195,14 +197,14 @@ def _errors(topics: Sequence[Body], partitions: str, error: str = "error_code") 
     return [int(each[error]) for topic in topics for each in topic[partitions]]
 
 
-def _all_errors(answer: object) -> Collection[int]:
+def _all_errors(response: object) -> Collection[int]:
     """Return every error code in a response."""
-    if isinstance(answer, list):
-        return {error for each in answer for error in _all_errors(each)}
-    if not isinstance(answer, dict):
+    if isinstance(response, list):
+        return {error for each in response for error in _all_errors(each)}
+    if not isinstance(response, dict):
         return set()
-    own = {value for name, value in answer.items() if name.endswith("error_code")}
-    return own.union(*(_all_errors(each) for each in answer.values()))
+    own = {value for name, value in response.items() if name.endswith("error_code")}
+    return own.union(*(_all_errors(each) for each in response.values()))
 
 
 def _until(condition: Callable[[], object], about: Callable[[], object]) -> None:
