@@ -4,7 +4,7 @@ Versions: v1 has a throttle time, v3 is flexible and names the client's software
 level 0 on.
 Behaviour: the response has header v0 in every version. A request in an unknown version gets a v0 response with
 UNSUPPORTED_VERSION and the versions of ApiVersions alone (KIP-511); `downgrade` makes it, the connection sends it.
-Produce is listed from v0, because of a defect in librdkafka (KAFKA-18659).
+Produce is listed from v0, because librdkafka sends compressed batches only to brokers that list v0 (KAFKA-18659).
 Differences from Kafka: a feature that announces a protocol to clients, such as group.version, is listed only if its
 APIs are served. A Kafka that owned the directory before may have finalized it: the level stays in the metadata log.
 """

@@ -23,9 +23,9 @@ async def handle(ctx: Context, request: ControlledShutdownRequest) -> Controlled
 
 
 def error_response(ctx: Context, request: ControlledShutdownRequest, error: ErrorCode) -> ControlledShutdownResponse:
-    """Return an error response. Kafka uses STALE_CONTROLLER_EPOCH here, which is older than NOT_CONTROLLER."""
-    elsewhere = error is ErrorCode.NOT_CONTROLLER
-    return ControlledShutdownResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH if elsewhere else error)
+    """Return an error response; as in Kafka, a broker that is not the controller returns STALE_CONTROLLER_EPOCH."""
+    moved = error is ErrorCode.NOT_CONTROLLER
+    return ControlledShutdownResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH if moved else error)
 
 
 API = Api(ControlledShutdownRequest, ControlledShutdownResponse, handle, error_response=error_response)

@@ -215,7 +215,7 @@ def _append(
             message = (
                 f"Invalid magic {records[MAGIC_POSITION]}" if error is ErrorCode.CORRUPT_MESSAGE and records else None
             )
-            # Kafka returns the log start offset with this error, because it has found the partition.
+            # ReplicaManager.processFailedRecord adds the log start offset to this error.
             start = partition.log_start_offset if error is ErrorCode.NOT_ENOUGH_REPLICAS else -1
             return PartitionProduceResponse(
                 index, error, -1, log_start_offset=start, error_message=message, current_leader=NO_CURRENT_LEADER

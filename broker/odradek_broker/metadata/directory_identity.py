@@ -27,7 +27,7 @@ def cluster_id_of(directories: Iterable[LogDirectory], wanted: str | None, randb
 
 def refuse_partitions_without_identity(directories: Iterable[LogDirectory]) -> None:
     """Raise LogDirectoryError when no directory has `meta.properties` and one holds partitions: a new cluster would not
-    know their topics. (Kafka in KRaft mode does not start either if no directory has the file.)"""
+    know their topics. (Kafka in KRaft mode refuses any log directory without the file, KafkaRaftServer.)"""
     listed = list(directories)
     if any(directory.meta is not None for directory in listed):
         return

@@ -98,7 +98,7 @@ def add_error(current: TransactionMetadata | None, producer: Producer) -> ErrorC
 
 def _has_next_producer_id(current: TransactionMetadata | None, producer: Producer) -> bool:
     """Whether the producer uses its next id already, which the EndTxn response returned before the transaction was
-    complete. (Kafka refuses it with a fatal error.)"""
+    complete. (Kafka returns INVALID_PRODUCER_ID_MAPPING.)"""
     return (
         current is not None
         and current.is_decided
@@ -172,8 +172,8 @@ def end_error(current: TransactionMetadata | None, producer: Producer) -> ErrorC
     if producer.id != current.producer.id and not rotated:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     # `ended` means that the producer's own EndTxn incremented the epoch, not the InitProducerId of another producer.
-    # Kafka does not check this: a producer that InitProducerId has fenced may continue there, if the next transaction
-    # ended without an increment.
+    # Kafka does not check this: if InitProducerId has fenced the producer, and the next producer has ended its
+    # transaction below version 5, Kafka takes the request for a retry and returns the current epoch.
     ended = current.client_version >= EPOCH_BUMP_FROM and (current.is_decided or current.state in _COMPLETE)
     if producer.epoch == current.producer.epoch or (ended and (rotated or bumped)):
         return ErrorCode.NONE
