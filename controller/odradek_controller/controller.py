@@ -21,7 +21,7 @@ from odradek_wire.messages.broker_registration import BrokerRegistrationRequest
 
 from .commands import brokers
 from .commands.context import CommandContext
-from .commands.dispatch import COMMANDS, command
+from .commands.dispatch import COMMANDS, Decision, command
 from .commands.min_isr import explicit_min_isr
 from .configs.effective import BrokerLayers
 from .image import ClusterImage, MetadataDelta
@@ -71,7 +71,7 @@ class Controller:
         self._changing = asyncio.Lock()
 
     async def open(self) -> None:
-        """Load the image from the store, whose only writer this controller becomes."""
+        """Become the only writer of the store, and load the image from it."""
         self.image = await self.store.open()
         await self._change(lambda image: (explicit_min_isr(image, self.context), None))
 
@@ -113,19 +113,23 @@ class Controller:
     async def submit(self, request: Message, principal: Principal | None = None) -> Any:
         """Decide the request, store and replay its records; return the response of the request's API.
 
-        `principal` is None for a request that a broker sends on its own behalf.
+        `principal` is None for a request that a broker sends on its own behalf. A read-only request does not wait for
+        changes in progress: it sees the image of the last stored change, as in Kafka (ControllerReadEvent).
 
         Raises NotControllerError if another controller has taken over, KeyError for an API that no command serves.
         """
-        decide = command(request.API_KEY)
-        response = await self._change(
-            lambda image: decide(
-                image,
-                request,
-                replace(self.context, principal=principal or ANONYMOUS, next_offset=self.store.next_offset),
-            )
-        )
-        if COMMANDS[request.API_KEY].changes_configs:
+        row = COMMANDS[request.API_KEY]
+        run = command(request.API_KEY)
+
+        def decide(image: ClusterImage) -> Decision:
+            context = replace(self.context, principal=principal or ANONYMOUS, next_offset=self.store.next_offset)
+            return run(image, request, context)
+
+        if row.read_only:
+            _, response = decide(self.image)
+            return response
+        response = await self._change(decide)
+        if row.changes_configs:
             await self._change(lambda image: (brokers.elect_leaderless(image, self.context), None))
         if isinstance(request, BrokerRegistrationRequest) and response.error_code == ErrorCode.NONE:
             self._registered.add(request.broker_id)

@@ -11,7 +11,7 @@ from odradek_controller.commands.context import CommandContext
 from odradek_controller.controller import Controller
 from odradek_controller.image import ClusterImage
 from odradek_controller.levels import Emulation, Features
-from odradek_controller.metadata_log_store import MAX_BATCH_BYTES, MetadataLogStore
+from odradek_controller.metadata_log_store import MAX_BATCH_BYTES, MetadataLogStore, RunFlush
 from odradek_controller.replay import replay
 from odradek_controller.snapshot_writer import MAX_LOG_BYTES, SNAPSHOT_RECORDS, StartDiskWork
 from odradek_log.directory import LogDirectory
@@ -122,6 +122,7 @@ async def running(
     seed: int = 0,
     reporter: Reporter | None = None,
     start_disk_work: StartDiskWork | None = None,
+    run_flush: RunFlush | None = None,
 ) -> AsyncIterator[Controller]:
     """Open a controller on this directory; close or kill it at the end."""
     later: list[object] = []
@@ -137,6 +138,7 @@ async def running(
         cluster_id=CLUSTER_ID,
         initial=emulation.initial,
         start_disk_work=start_disk_work,
+        run_flush=run_flush,
         snapshot_records=snapshot_records,
         max_log_bytes=max_log_bytes,
         max_batch_bytes=max_batch_bytes,

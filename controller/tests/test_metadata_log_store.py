@@ -8,18 +8,17 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from controller.tests.controller_kit import CLUSTER_ID, context, directory_of, join, running, topics
+from controller.tests.controller_kit import CLUSTER_ID, context, join, running, topics
 from log.tests.failing_disk import FailingDisk
 
 from odradek_controller.commands.brokers import fence_broker
 from odradek_controller.controller import Controller
-from odradek_controller.image import ClusterImage, ConfigResource, MetadataDelta
+from odradek_controller.image import ClusterImage, ConfigResource
 from odradek_controller.levels import Emulation
 from odradek_controller.metadata_log_store import MetadataLogStore
 from odradek_controller.replay import InvalidMetadataError, replay
 from odradek_controller.snapshots import decode_snapshot
 from odradek_log.log_errors import LogOfflineError
-from odradek_log.reporting import StandardReporter
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek_wire.messages.begin_transaction_record import BeginTransactionRecord
@@ -268,52 +267,6 @@ async def test_a_new_incarnation_of_a_broker_leads_in_a_new_epoch(tmp_path: Path
         assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
-async def test_listeners_get_the_image_and_then_each_delta_in_order(tmp_path: Path) -> None:
-    async with running(tmp_path) as controller:
-        await join(controller, 1, 11)
-        await controller.submit(topics("a"))
-        seen: list[MetadataDelta] = []
-        unsubscribe = controller.subscribe(seen.append)
-        await controller.submit(topics("b"))
-        await controller.submit(topics("b"))
-        unsubscribe()
-        await controller.submit(topics("c"))
-    first, second = seen
-    assert (first.before.topics, sorted(first.image.topics), first.brokers) == ({}, ["a"], frozenset({1}))
-    assert second.before is first.image
-    assert [topic.name for topic in second.created_topics] == ["b"]
-
-
-async def test_a_failed_listener_stops_neither_the_change_nor_others(tmp_path: Path) -> None:
-    said: list[tuple[str, dict[str, object]]] = []
-
-    class Operator(StandardReporter):
-        def error(self, event: str, /, **fields: object) -> None:
-            said.append((event, fields))
-
-    trouble = RuntimeError("cannot")
-    before, after = [], []
-
-    def failing(delta: MetadataDelta) -> None:
-        if delta.created_topics:
-            raise trouble
-
-    async with running(tmp_path, reporter=Operator()) as controller:
-        await join(controller, 1, 11)
-        controller.subscribe(before.append)
-        controller.subscribe(failing)
-        controller.subscribe(after.append)
-        for name in ("a", "b"):
-            response = await controller.submit(topics(name))
-            assert response.topics[0].error_code == ErrorCode.NONE
-        assert sorted(controller.image.topics) == ["a", "b"]
-        offset = controller.image.offset
-    assert [[topic.name for topic in delta.created_topics] for delta in before[1:]] == [["a"], ["b"]]
-    assert before[1:] == after[1:]
-    assert said[-1] == ("listener failed to apply a metadata change", {"offset": offset, "exc_info": trouble})
-    assert len(said) == 2
-
-
 async def test_an_emulated_3_9_cluster_has_its_levels_also_after_a_restart(tmp_path: Path) -> None:
     for _ in range(2):
         async with running(tmp_path, emulation=Emulation.KAFKA_3_9) as controller:
@@ -396,18 +349,3 @@ async def test_the_directory_of_a_quorum_with_several_voters_is_refused(tmp_path
     with pytest.raises(InvalidMetadataError, match="a quorum of the controllers 1, 2"):
         async with running(tmp_path):
             pass
-
-
-def test_the_settings_of_a_controller_are_its_own() -> None:
-    assert context({"num.partitions": "7"}).number(ClusterImage(), "num.partitions") == 7
-    assert directory_of(1) != directory_of(2)
-
-
-async def test_a_closed_controller_fences_its_brokers(tmp_path: Path) -> None:
-    seen: list[MetadataDelta] = []
-    async with running(tmp_path) as controller:
-        await join(controller, 1, 11)
-        controller.subscribe(seen.append)
-    assert len(seen) == 1
-    async with running(tmp_path) as controller:
-        assert controller.image.brokers[1].fenced

@@ -22,13 +22,15 @@ Command = Callable[[ClusterImage, Any, CommandContext], Decision]
 
 
 class Row(NamedTuple):
-    """The place of a command: a module of this package and a function in it."""
+    """A command: its module in this package, its function, and what the controller does besides calling it."""
 
     module: str
     function: str
     changes_configs: bool = False
     """Whether the controller then elects leaders of partitions without a leader, because the request may have enabled
     `unclean.leader.election.enable`."""
+    read_only: bool = False
+    """Whether the command never returns records. The controller then does not wait for a change in progress."""
 
 
 COMMANDS: Mapping[int, Row] = {
@@ -39,8 +41,8 @@ COMMANDS: Mapping[int, Row] = {
     ApiKey.ELECT_LEADERS: Row("elect_leaders", "elect_leaders"),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Row("alter_configs", "incremental_alter_configs", changes_configs=True),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Row("reassign", "alter_reassignments"),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: Row("reassign", "list_reassignments"),
-    ApiKey.DESCRIBE_QUORUM: Row("describe_quorum", "describe_quorum"),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Row("reassign", "list_reassignments", read_only=True),
+    ApiKey.DESCRIBE_QUORUM: Row("describe_quorum", "describe_quorum", read_only=True),
     ApiKey.ALTER_PARTITION: Row("alter_partition", "alter_partition"),
     ApiKey.UPDATE_FEATURES: Row("features", "update_features"),
     ApiKey.BROKER_REGISTRATION: Row("brokers", "register_broker"),
