@@ -210,11 +210,6 @@ class MetadataDelta:
     complete: bool = True
     """Whether the image has all replicas of the broker, so that any other log is a stray replica."""
 
-    @property
-    def created_topics(self) -> list[TopicImage]:
-        before = self.before.topics_by_id
-        return [self.image.topics_by_id[topic_id] for topic_id in self.partitions if topic_id not in before]
-
     @staticmethod
     def between(before: ClusterImage, image: ClusterImage) -> MetadataDelta:
         """Return the delta between two images. Compares every part of both, unlike `replay`, which tracks changes."""
