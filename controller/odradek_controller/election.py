@@ -14,7 +14,7 @@ from enum import Enum
 from odradek_wire.messages.partition_change_record import PartitionChangeRecord
 from odradek_wire.uuid import Uuid
 
-from .image import LOST_DIRECTORY, NO_LEADER, RECOVERING, PartitionRegistration
+from .image import LOST_DIRECTORY, NO_LEADER, RECOVERING, REPLICA_LISTS, PartitionRegistration
 from .reassignment import complete_if_in_sync
 
 IsActive = Callable[[int], bool]
@@ -91,14 +91,14 @@ def partition_change_record(
         rest = tuple(replica for replica in target.eligible_leader_replicas if replica != leader)
         target = target._replace(isr=(leader,), eligible_leader_replicas=rest)
     if elr_enabled or target.last_known_elr:
-        target = target._replace(last_known_elr=_last_known(partition, target, leader))
+        target = target._replace(last_known_elr=_last_known_elr(partition, target, leader))
     record = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
     dropped = not set(partition.replicas) <= set(target.replicas)
     if leader != partition.leader or dropped or (bump_leader_epoch and _needs_new_epoch(partition, target)):
         # A record with a leader, even the same one, increments the leader epoch. That fences a leader that still counts
         # a removed replica.
         record.leader = leader
-    for name in _LISTS:
+    for name in REPLICA_LISTS:
         before, after = getattr(partition, name), getattr(target, name)
         if after != before:
             setattr(record, name, list(after))
@@ -114,18 +114,7 @@ def _needs_new_epoch(before: PartitionRegistration, target: PartitionRegistratio
     return not same_assignment or not set(before.isr) <= set(target.isr)
 
 
-_LISTS = (
-    "replicas",
-    "directories",
-    "isr",
-    "removing_replicas",
-    "adding_replicas",
-    "eligible_leader_replicas",
-    "last_known_elr",
-)
-
-
-def _last_known(before: PartitionRegistration, target: PartitionRegistration, leader: int) -> tuple[int, ...]:
+def _last_known_elr(before: PartitionRegistration, target: PartitionRegistration, leader: int) -> tuple[int, ...]:
     """Return the last known leader while the partition has no leader."""
     if leader != NO_LEADER:
         return ()
@@ -137,11 +126,12 @@ def _last_known(before: PartitionRegistration, target: PartitionRegistration, le
 def _with_eligible_leaders(
     before: PartitionRegistration, target: PartitionRegistration, min_isr: int, uncleanly_stopped_broker: int | None
 ) -> PartitionRegistration:
+    """Return the target with its eligible leaders: the replicas that left the ISR with all committed records."""
     if len(target.isr) >= min(min_isr, len(target.replicas)):
         return target._replace(eligible_leader_replicas=())
     candidates = (*before.eligible_leader_replicas, *before.isr)
-    lost = (*target.isr, uncleanly_stopped_broker)
-    eligible = tuple(replica for replica in target.replicas if replica in candidates and replica not in lost)
+    excluded = (*target.isr, uncleanly_stopped_broker)
+    eligible = tuple(replica for replica in target.replicas if replica in candidates and replica not in excluded)
     return target._replace(eligible_leader_replicas=eligible)
 
 

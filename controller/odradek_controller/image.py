@@ -1,7 +1,7 @@
 """The metadata image: brokers, topics, configurations, levels and the rest, at one offset.
 
 Images are immutable and shared; their mappings are dicts that no code changes. Owns the image, its look-ups, and
-`MetadataDelta`, the change of an image that brokers apply. Leaves it to `replay` how records change an image.
+`MetadataDelta`, the change of an image that brokers apply. Leaves the replay of records to `replay`.
 """
 
 from __future__ import annotations
@@ -103,6 +103,18 @@ class PartitionRegistration(NamedTuple):
         return bool(self.adding_replicas or self.removing_replicas)
 
 
+REPLICA_LISTS = (
+    "replicas",
+    "directories",
+    "isr",
+    "removing_replicas",
+    "adding_replicas",
+    "eligible_leader_replicas",
+    "last_known_elr",
+)
+"""The lists of a PartitionRegistration and of a PartitionChangeRecord, which have the same names."""
+
+
 class TopicImage(NamedTuple):
     """A topic; `partitions[n]` is partition n."""
 
@@ -199,7 +211,7 @@ class MetadataDelta:
     """Topic id to the sorted indexes of its new or changed partitions; the topics exist in `image`."""
     deleted_topics: Mapping[Uuid, TopicImage]
     brokers: frozenset[int]
-    """The ids of brokers that have registered, changed or gone."""
+    """The ids of brokers that were registered, changed or unregistered."""
     configs: frozenset[ConfigResource]
     features: bool = False
     producer_ids: bool = False
@@ -224,12 +236,12 @@ class MetadataDelta:
             )
             if changed or old is None:
                 partitions[topic_id] = changed
-        gone = {key: topic for key, topic in before.topics_by_id.items() if key not in image.topics_by_id}
+        deleted = {key: topic for key, topic in before.topics_by_id.items() if key not in image.topics_by_id}
         return MetadataDelta(
             before=before,
             image=image,
             partitions=partitions,
-            deleted_topics=gone,
+            deleted_topics=deleted,
             brokers=_differing(before.brokers, image.brokers),
             configs=_differing(before.configs, image.configs),
             features=before.levels != image.levels,

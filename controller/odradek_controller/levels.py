@@ -137,13 +137,13 @@ class Levels:
 
     @property
     def write_txn_markers_version(self) -> int:
-        """The version of the coordinators' WriteTxnMarkers requests; brokers of Kafka 3.9 know no version 2."""
+        """The version of the coordinators' WriteTxnMarkers requests; Kafka 3.9 has no version 2."""
         return 2 if self.inter_broker_protocol is None else 1
 
     @property
     def transaction_version(self) -> int:
         """KIP-890: from 1 on transaction records have flexible fields, from 2 on each transaction has its own producer
-        epoch. At most 1 in ZooKeeper mode, because the cluster may have brokers of Kafka 3.9, which do not know 2."""
+        epoch. At most 1 in ZooKeeper mode, because the cluster may have brokers of Kafka 3.9, which has no level 2."""
         level = self.level(TRANSACTION_VERSION)
         return level if self.inter_broker_protocol is None else min(level, 1)
 

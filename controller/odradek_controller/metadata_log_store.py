@@ -7,7 +7,7 @@ snapshots to `snapshot_writer`, the meaning of records to `replay`, and the file
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 
 from odradek_log.append import Rejection
@@ -45,6 +45,8 @@ LOG_CONFIG = LogConfig(
     segment_ms=7 * 24 * 3600 * 1000,
 )
 _READ_BYTES = 4 << 20
+_RECORD_OVERHEAD = 16
+"""The most bytes that a batch has for a record besides the record's value."""
 RunFlush = Callable[[Callable[[], None]], Awaitable[None]]
 
 
@@ -181,8 +183,8 @@ class MetadataLogStore:
         """Refuse a log with other voters: this node must not append to it without their votes."""
         if voters not in ((), (self._node_id,)):
             raise InvalidMetadataError(
-                f"{self._metadata_directory} belongs to a quorum of the controllers {', '.join(map(str, voters))}; "
-                f"only the directory of node {self._node_id} alone can be opened"
+                f"{self._metadata_directory} belongs to a quorum of the controllers {', '.join(map(str, voters))}, "
+                f"expected only {self._node_id}, this node: use another directory"
             )
 
     def _voters(self) -> tuple[Voter, ...]:
@@ -201,10 +203,10 @@ class MetadataLogStore:
             data = encode_snapshot(records, Levels(), epoch=0, now_ms=self._wall_ms(), last_timestamp=0)
             self._disk.replace_file(path, data)
         levels = replay(image, records).image.levels
-        framed: list[Message] = list(records)
+        appended: list[Message] = list(records)
         if levels.metadata_transactions:
-            framed = [BeginTransactionRecord("Bootstrap records"), *records, EndTransactionRecord()]
-        offset, epoch = await self.append(framed, levels)
+            appended = [BeginTransactionRecord("Bootstrap records"), *records, EndTransactionRecord()]
+        offset, epoch = await self.append(appended, levels)
         return replay(image, records, offset=offset, epoch=epoch).image
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -221,7 +223,7 @@ class MetadataLogStore:
         size = 0
         for record in records:
             value = frame(record, levels)
-            size += len(value) + 16
+            size += len(value) + _RECORD_OVERHEAD
             if size > self._max_batch_bytes:
                 self._append_large(records, levels, now_ms)
                 return await self._finish_append()
@@ -232,17 +234,17 @@ class MetadataLogStore:
 
     def _append_large(self, records: Sequence[Message], levels: Levels, now_ms: int) -> None:
         assert levels.metadata_transactions, "without transactions a change must fit into one batch"
-        framed: list[Message] = [BeginTransactionRecord("Large change"), *records, EndTransactionRecord()]
+        transaction: list[Message] = [BeginTransactionRecord("Large change"), *records, EndTransactionRecord()]
         builder, size = BatchBuilder(), 0
-        for record in framed:
+        for record in transaction:
             value = frame(record, levels)
             if size + len(value) > self._max_batch_bytes // 2 and builder.count:
                 self._write(builder.build())
                 builder, size = BatchBuilder(), 0
             builder.append(now_ms, None, value)
-            size += len(value) + 16
+            size += len(value) + _RECORD_OVERHEAD
         self._write(builder.build())
-        self._snapshots.records_since += len(framed)
+        self._snapshots.records_since += len(transaction)
 
     async def _finish_append(self) -> Appended:
         offset = self.next_offset - 1
@@ -254,8 +256,8 @@ class MetadataLogStore:
     def _write(self, batch: bytearray) -> None:
         log = self._log
         assert log is not None, "the store is not open"
-        done = log.append(batch, self._epoch, origin=AppendOrigin.RAFT_LEADER)
-        assert not isinstance(done, Rejection), f"the log refused a batch of the controller: {done}"
+        appended = log.append(batch, self._epoch, origin=AppendOrigin.RAFT_LEADER)
+        assert not isinstance(appended, Rejection), f"the log refused a batch of the controller: {appended}"
         self._last_append_ms = self._wall_ms()
         if self._start_disk_work is not None and self._run_flush is None and not self._flush_due:
             self._flush_due = True
@@ -306,7 +308,9 @@ class _Tail:
     def __init__(self) -> None:
         self.records: list[Message] = []
         self.transaction: list[Message] | None = None
+        """The records of the metadata transaction in progress."""
         self.count = 0
+        """The number of all records after the snapshot."""
         self.epoch = 0
 
     def add(self, record: Message) -> None:
@@ -326,15 +330,11 @@ class _Tail:
 
 def _batches(log: Log, offset: int) -> Iterator[tuple[RecordBatchHeader, memoryview]]:
     """Return every batch from the offset on: its header, and the buffer that contains it."""
-    while (piece := log.read(offset, _READ_BYTES)) is not None:
-        data = memoryview(piece.tobytes())
+    while (file_slice := log.read(offset, _READ_BYTES)) is not None:
+        data = memoryview(file_slice.tobytes())
         before = offset
-        for header in _whole(data):
+        for header in iterate(data, allow_partial=True):
             if header.next_offset > offset:
                 yield header, data
                 offset = header.next_offset
         assert offset > before, "a read gives at least one whole batch"
-
-
-def _whole(data: memoryview) -> Iterable[RecordBatchHeader]:
-    return iterate(data, allow_partial=True)

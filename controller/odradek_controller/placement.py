@@ -32,6 +32,7 @@ class Start(NamedTuple):
 
 
 def random_start(brokers: int, randbelow: Callable[[int], int]) -> Start:
+    """Draw the start of a placement on this number of brokers."""
     return Start(randbelow(brokers), randbelow(brokers)) if brokers > 1 else Start(0, 0)
 
 
@@ -58,9 +59,9 @@ def place(
     if factor == replication_factor:
         return placed
     missing = replication_factor - factor
-    turn = random_start(len(fenced), randbelow).first
+    first = random_start(len(fenced), randbelow).first
     return [
-        replicas + [fenced[(turn + partition + extra) % len(fenced)] for extra in range(missing)]
+        replicas + [fenced[(first + partition + extra) % len(fenced)] for extra in range(missing)]
         for partition, replicas in zip(partitions, placed, strict=True)
     ]
 
@@ -73,8 +74,8 @@ def place_from(
     if len(set(racks.values())) <= 1:
         ids = [broker.id for broker in brokers]
         return [_striped(start, ids, partition, replication_factor) for partition in partitions]
-    dealt = rack_alternated(brokers)
-    return [_rack_aware(start, dealt, racks, partition, replication_factor) for partition in partitions]
+    alternated = rack_alternated(brokers)
+    return [_rack_aware(start, alternated, racks, partition, replication_factor) for partition in partitions]
 
 
 def rack_alternated(brokers: Sequence[UsableBroker]) -> list[int]:
@@ -91,10 +92,10 @@ def _striped(start: Start, brokers: Sequence[int], partition: int, replication_f
     count = len(brokers)
     shift = start.shift + partition // count
     first = (start.first + partition) % count
-    return [brokers[first]] + [brokers[_follower(first, shift, n, count)] for n in range(replication_factor - 1)]
+    return [brokers[first]] + [brokers[_follower_index(first, shift, n, count)] for n in range(replication_factor - 1)]
 
 
-def _follower(first: int, shift: int, n: int, count: int) -> int:
+def _follower_index(first: int, shift: int, n: int, count: int) -> int:
     """Return the index of follower `n` of a leader at index `first`."""
     return (first + 1 + (shift + n) % (count - 1)) % count
 
@@ -114,7 +115,7 @@ def _rack_aware(
     for n in range(2 * count * replication_factor):
         if len(replicas) == replication_factor:
             break
-        broker = brokers[_follower(first, shift, n, count)]
+        broker = brokers[_follower_index(first, shift, n, count)]
         if broker not in replicas and (racks[broker] not in used_racks or len(used_racks) == rack_count):
             replicas.append(broker)
             used_racks.add(racks[broker])

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 class Principal:
     """Kafka's KafkaPrincipal, written `User:name`."""
 
-    kind: str
+    principal_type: str
     name: str
 
     def __str__(self) -> str:
-        return f"{self.kind}:{self.name}"
+        return f"{self.principal_type}:{self.name}"
 
 
 ANONYMOUS = Principal("User", "ANONYMOUS")

@@ -51,6 +51,6 @@ class QuorumStateFile:
         fields = json.loads(data)
         version = int(fields["data_version"])
         if version not in (0, 1):
-            raise ValueError(f"quorum-state has data version {version}; 0 and 1 are known")
+            raise ValueError(f"data version {version}, expected 0 or 1")
         voters = tuple(int(voter["voterId"]) for voter in fields.get("currentVoters") or ())
         return cls(int(fields["leaderId"]), int(fields["leaderEpoch"]), version, voters)

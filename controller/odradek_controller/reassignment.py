@@ -49,8 +49,8 @@ def cancel(partition: PartitionRegistration) -> tuple[PartitionRegistration, boo
     in sync."""
     kept = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
     isr = tuple(replica for replica in partition.isr if replica not in partition.adding_replicas)
-    back = with_replicas(partition, kept)._replace(isr=isr or kept[:1], adding_replicas=(), removing_replicas=())
-    return back, not isr
+    reverted = with_replicas(partition, kept)._replace(isr=isr or kept[:1], adding_replicas=(), removing_replicas=())
+    return reverted, not isr
 
 
 def with_replicas(

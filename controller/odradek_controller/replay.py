@@ -31,6 +31,7 @@ from odradek_wire.uuid import Uuid
 
 from .configs.table import Resource
 from .image import (
+    REPLICA_LISTS,
     BrokerRegistration,
     ClusterImage,
     ConfigResource,
@@ -67,7 +68,7 @@ def replay(
 
 
 class _TopicBuilder:
-    """A topic and its changes."""
+    """A topic, and the indexes of its changed partitions."""
 
     __slots__ = ("changed", "id", "name", "partitions")
 
@@ -98,9 +99,10 @@ class _ImageBuilder:
         self.next_producer_id = image.next_producer_id
         self.security = image.security
 
-    # -- access -------------------------------------------------------------------------------------------------------
+    # -- the image after the changes so far ---------------------------------------------------------------------------
 
     def broker(self, broker_id: int, epoch: int) -> BrokerRegistration:
+        """Return the registration of this epoch. Raises InvalidMetadataError if there is none."""
         broker = (self.before.brokers if self.brokers is None else self.brokers).get(broker_id)
         if broker is None or broker.epoch != epoch:
             registered = "is not registered" if broker is None else f"is registered with epoch {broker.epoch}"
@@ -108,6 +110,7 @@ class _ImageBuilder:
         return broker
 
     def set_broker(self, broker_id: int, broker: BrokerRegistration | None) -> None:
+        """Replace the registration, or remove it with None."""
         if self.brokers is None:
             self.brokers = dict(self.before.brokers)
         if broker is None:
@@ -117,7 +120,7 @@ class _ImageBuilder:
         self.changed_brokers.add(broker_id)
 
     def topic_id(self, name: str) -> Uuid | None:
-        """Return the id of the topic that has this name after the changes, None if no topic has it."""
+        """Return the id of the topic that has this name, None if no topic has it."""
         created = self.created_ids.get(name)
         if created is not None:
             return created
@@ -125,16 +128,17 @@ class _ImageBuilder:
         return None if before is None or before.id in self.deleted else before.id
 
     def topic_ids(self) -> list[Uuid]:
-        """Return the ids of all topics that exist after the changes."""
+        """Return the ids of all topics."""
         kept = [key for key in self.before.topics_by_id if key not in self.deleted]
         return [*kept, *self.created_ids.values()]
 
     def partitions(self, topic_id: Uuid) -> Sequence[PartitionRegistration]:
-        """Return the partitions of an existing topic after the changes, without a copy."""
+        """Return the partitions of an existing topic, without a copy."""
         builder = self.topics.get(topic_id)
         return self.before.topics_by_id[topic_id].partitions if builder is None else builder.partitions
 
     def topic(self, topic_id: Uuid) -> _TopicBuilder:
+        """Return a copy of the topic for changes. Raises InvalidMetadataError if the topic does not exist."""
         builder = self.topics.get(topic_id)
         if builder is None:
             topic = self.before.topics_by_id.get(topic_id)
@@ -144,6 +148,7 @@ class _ImageBuilder:
         return builder
 
     def config(self, resource: ConfigResource) -> dict[str, str]:
+        """Return a copy of the resource's configuration for changes."""
         configs = self.configs.get(resource)
         if configs is None:
             configs = self.configs[resource] = dict(self.before.configs.get(resource, {}))
@@ -238,7 +243,8 @@ def _shared(values: list[int], known: tuple[int, ...]) -> tuple[int, ...]:
     return known if found == known else found
 
 
-_NO_CHANGE = -2
+_NO_LEADER_CHANGE = -2
+_NO_RECOVERY_STATE_CHANGE = -1
 
 
 def _partition_change(builder: _ImageBuilder, record: PartitionChangeRecord) -> None:
@@ -257,18 +263,14 @@ def changed_partition(partition: PartitionRegistration, record: PartitionChangeR
     Each change increments the partition epoch; a record with a leader, even the same one, increments the leader epoch.
     """
     changes: dict[str, object] = {"partition_epoch": partition.partition_epoch + 1}
-    for name in ("replicas", "isr", "directories", "removing_replicas", "adding_replicas"):
+    for name in REPLICA_LISTS:
         values = getattr(record, name)
         if values is not None:
             changes[name] = tuple(values)
-    for name in ("eligible_leader_replicas", "last_known_elr"):
-        values = getattr(record, name)
-        if values is not None:
-            changes[name] = tuple(values)
-    if record.leader != _NO_CHANGE:
+    if record.leader != _NO_LEADER_CHANGE:
         changes["leader"] = record.leader
         changes["leader_epoch"] = partition.leader_epoch + 1
-    if record.leader_recovery_state != -1:
+    if record.leader_recovery_state != _NO_RECOVERY_STATE_CHANGE:
         changes["leader_recovery_state"] = record.leader_recovery_state
     return partition._replace(**changes)  # type: ignore[arg-type]  # each value has its field's type
 

@@ -118,5 +118,5 @@ def decode_snapshot(data: Buffer, name: str) -> tuple[list[Message], VoterRecord
             else:
                 records.append(unframe(record.value))
     if not complete:
-        raise InvalidMetadataError(f"snapshot {name} has no footer")
+        raise InvalidMetadataError(f"snapshot {name} is incomplete, because it has no footer: restore it from a backup")
     return records, voters

@@ -28,6 +28,8 @@ from .min_isr import clear_elr_records
 
 
 class OpType(IntEnum):
+    """The operation on one configuration (AlterConfigOp)."""
+
     SET = 0
     DELETE = 1
     APPEND = 2
@@ -133,6 +135,7 @@ def _alter(
 
 
 def _check_shape(changes: Sequence[ConfigChange]) -> Refusal | None:
+    """Return the first error that the changes have whatever their resource is, or None."""
     if len({item.name for item in changes}) < len(changes):
         return Refusal(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     nulls = [item.name for item in changes if item.value is None and item.operation != OpType.DELETE]

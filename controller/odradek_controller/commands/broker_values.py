@@ -147,10 +147,10 @@ def _check_connections(set_now: Set[str], after: BrokerLayers) -> None:
     for name in ("max.connections", "max.connection.creation.rate"):
         if name in set_now and _number(after, name) <= 0:
             raise _invalid_dynamic(f"Invalid {name} {after.value(name)}")
-    of_address = "max.connections.per.ip"
-    if of_address in set_now and _number(after, of_address) == 0 and not after.value(_OVERRIDES):
+    per_ip = "max.connections.per.ip"
+    if per_ip in set_now and _number(after, per_ip) == 0 and not after.value(_OVERRIDES):
         raise InvalidConfigError(
-            f"requirement failed: {of_address} can be set to zero only if {_OVERRIDES} property is set."
+            f"requirement failed: {per_ip} can be set to zero only if {_OVERRIDES} property is set."
         )
 
 

@@ -15,8 +15,14 @@ from odradek_wire.messages.unregister_broker_record import UnregisterBrokerRecor
 from odradek_wire.uuid import Uuid
 
 from ..election import Election, IsActive, partition_change_record, without_broker
-from ..image import LOST_DIRECTORY, MIGRATING_DIRECTORY, NO_LEADER, UNASSIGNED_DIRECTORY, ClusterImage
-from ..image import PartitionRegistration as Partition
+from ..image import (
+    LOST_DIRECTORY,
+    MIGRATING_DIRECTORY,
+    NO_LEADER,
+    UNASSIGNED_DIRECTORY,
+    ClusterImage,
+    PartitionRegistration,
+)
 from .context import CommandContext
 from .policy import ElectionPolicy, election_policy
 
@@ -38,7 +44,7 @@ def register_broker(
     if error is not ErrorCode.NONE:
         return [], BrokerRegistrationResponse(error_code=error)
     known = image.brokers.get(request.broker_id)
-    same = known is not None and known.incarnation_id == request.incarnation_id
+    same_incarnation = known is not None and known.incarnation_id == request.incarnation_id
     record = RegisterBrokerRecord(
         request.broker_id,
         request.is_migrating_zk_broker,
@@ -55,10 +61,10 @@ def register_broker(
         sorted(request.log_dirs),
     )
     records: list[Message] = [record]
-    clean = known is not None and request.previous_broker_epoch == known.epoch
-    if not same and image.levels.elr_enabled and not clean:
+    after_clean_shutdown = known is not None and request.previous_broker_epoch == known.epoch
+    if not same_incarnation and image.levels.elr_enabled and not after_clean_shutdown:
         records += _remove_from_partitions(image, request.broker_id, context, after_unclean_shutdown=True)
-    elif known is not None and not known.fenced and not same:
+    elif known is not None and not known.fenced and not same_incarnation:
         records += _remove_from_partitions(image, request.broker_id, context)
     return records, BrokerRegistrationResponse(broker_epoch=context.next_offset)
 
@@ -124,7 +130,10 @@ def elect_leaderless(image: ClusterImage, context: CommandContext) -> list[Messa
 
 
 def _elect_leaderless(
-    image: ClusterImage, partitions: Iterable[tuple[Uuid, int, Partition]], active: IsActive, context: CommandContext
+    image: ClusterImage,
+    partitions: Iterable[tuple[Uuid, int, PartitionRegistration]],
+    active: IsActive,
+    context: CommandContext,
 ) -> Iterator[Message]:
     policies = _Policies(image, context)
     for topic_id, index, partition in partitions:
@@ -236,7 +245,7 @@ def _remove_from_partitions(
             yield record
 
 
-def _replicas_of(image: ClusterImage, broker_id: int) -> Iterator[tuple[Uuid, int, Partition]]:
+def _replicas_of(image: ClusterImage, broker_id: int) -> Iterator[tuple[Uuid, int, PartitionRegistration]]:
     for topic in image.topics.values():
         for index, partition in enumerate(topic.partitions):
             if broker_id in partition.replicas:

@@ -105,18 +105,19 @@ def _check_broker(
     read_only = sorted(key for key in changed if update_mode(key, layers.release) is Mode.READ_ONLY)
     if read_only:
         return Refusal(_INVALID, f"Cannot update these configs dynamically: [{', '.join(read_only)}]")
-    own = sorted(key for key in changed if key in known and known[key].mode is Mode.PER_BROKER)
-    security = [key for key in own if key in _PER_LISTENER]
+    per_broker = sorted(key for key in changed if key in known and known[key].mode is Mode.PER_BROKER)
+    security = [key for key in per_broker if key in _PER_LISTENER]
     if security:
         return Refusal(
             _INVALID,
             "These security configs can be dynamically updated only per-listener using the listener prefix: "
             f"[{', '.join(security)}]",
         )
-    if own and not name:
+    if per_broker and not name:
         return Refusal(
             _INVALID,
-            f"Cannot update these configs at default cluster level, broker id must be specified: [{', '.join(own)}]",
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            f"[{', '.join(per_broker)}]",
         )
     for key in changed & known.keys() & values.keys():
         try:

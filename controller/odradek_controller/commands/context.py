@@ -75,8 +75,9 @@ class CommandContext:
         return BrokerLayers(image.broker_configs(self.node_id), image.broker_configs(None), self.static, self.release)
 
     def number(self, image: ClusterImage, name: str) -> int:
-        """A whole number among the broker configurations, such as `num.partitions`."""
+        """Return the value of a broker configuration that is a whole number, such as `num.partitions`."""
         return int(self.layers(image).value(name) or 0)
 
     def flag(self, image: ClusterImage, name: str) -> bool:
+        """Return the value of a broker configuration that is true or false, such as `delete.topic.enable`."""
         return (self.layers(image).value(name) or "").strip().lower() == "true"

@@ -47,20 +47,20 @@ def create_topics(
     times = Counter(topic.name for topic in request.topics)
     records: list[Message] = []
     results: list[CreatableTopicResult] = []
-    late: list[CreatableTopicResult] = []
+    last_results: list[CreatableTopicResult] = []
     for topic in request.topics:
         if times[topic.name] > 1:
             continue
         refusal = TOO_MANY if too_many else _check_names(image, topic.name)
         outcome = refusal or _create(image, topic, context, layers, defaults)
         if isinstance(outcome, Refusal):
-            (late if topic.name == METADATA_TOPIC else results).append(_refused(topic.name, outcome))
+            (last_results if topic.name == METADATA_TOPIC else results).append(_refused(topic.name, outcome))
             continue
         records += outcome.records
         results.append(_created(topic, outcome, layers, context.plain_topics))
     repeated = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-    late += [_refused(name, repeated) for name, count in times.items() if count > 1]
-    return ([] if request.validate_only else records), CreateTopicsResponse(topics=results + late)
+    last_results += [_refused(name, repeated) for name, count in times.items() if count > 1]
+    return ([] if request.validate_only else records), CreateTopicsResponse(topics=results + last_results)
 
 
 def _partitions(request: CreateTopicsRequest, default: int) -> int:

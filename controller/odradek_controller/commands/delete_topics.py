@@ -44,7 +44,7 @@ def delete_topics(
         topic = image.topics_by_id.get(key) if name is None else image.topics.get(name)
         if name is None and topic is not None and topic.name in names:
             continue  # the entry with its name has the result
-        refusal = _malformed(name, key, topic, names, ids)
+        refusal = _check_entry(name, key, topic, names, ids)
         if refusal is not None:
             topic_id = topic.id if refusal is _NAMED_TWICE and topic is not None else key
             results.append(_refused(name, topic_id, refusal))
@@ -56,7 +56,7 @@ def delete_topics(
     return records, DeleteTopicsResponse(responses=results)
 
 
-def _malformed(
+def _check_entry(
     name: str | None, key: Uuid, topic: TopicImage | None, names: Counter[str], ids: Counter[Uuid]
 ) -> Refusal | None:
     message = None

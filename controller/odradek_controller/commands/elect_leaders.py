@@ -80,7 +80,7 @@ def _elect(
     partition = image.partition(name, index)
     if partition is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
-    needed = _leads_elsewhere(partition) if election_type == PREFERRED else partition.leader == NO_LEADER
+    needed = _is_led_elsewhere(partition) if election_type == PREFERRED else partition.leader == NO_LEADER
     if not needed:
         return _NOT_NEEDED
     election = Election.PREFERRED if election_type == PREFERRED else Election.UNCLEAN
@@ -96,23 +96,25 @@ def balance(image: ClusterImage, context: CommandContext) -> list[Message]:
     """
     layers = context.layers(image)
     allowed = context.number(image, "leader.imbalance.per.broker.percentage") / 100
-    own: defaultdict[int, int] = defaultdict(int)
-    elsewhere: defaultdict[int, list[tuple[TopicImage, int, PartitionRegistration]]] = defaultdict(list)
+    preferred_counts: defaultdict[int, int] = defaultdict(int)
+    led_elsewhere: defaultdict[int, list[tuple[TopicImage, int, PartitionRegistration]]] = defaultdict(list)
     for topic in image.topics.values():
         for index, partition in enumerate(topic.partitions):
             preferred = partition.replicas[0]
-            own[preferred] += 1
-            if _leads_elsewhere(partition):
-                elsewhere[preferred].append((topic, index, partition))
+            preferred_counts[preferred] += 1
+            if _is_led_elsewhere(partition):
+                led_elsewhere[preferred].append((topic, index, partition))
     records: list[Message] = []
-    for broker in sorted(elsewhere):
-        if len(elsewhere[broker]) / own[broker] > allowed:
-            found = (_record(image, *place, Election.PREFERRED, layers) for place in elsewhere[broker])
-            records += [record for record in found if record is not None]
+    for broker in sorted(led_elsewhere):
+        if len(led_elsewhere[broker]) / preferred_counts[broker] > allowed:
+            for topic, index, partition in led_elsewhere[broker]:
+                record = _record(image, topic, index, partition, Election.PREFERRED, layers)
+                if record is not None:
+                    records.append(record)
     return records
 
 
-def _leads_elsewhere(partition: PartitionRegistration) -> bool:
+def _is_led_elsewhere(partition: PartitionRegistration) -> bool:
     return partition.leader != partition.replicas[0]
 
 

@@ -30,8 +30,8 @@ def clear_elr_records(image: ClusterImage, records: Iterable[Message]) -> list[C
     """Return the records to append after these, which clear eligible leaders where `min.insync.replicas` changes.
 
     An eligible leader has all records that the old value let the ISR commit. After the value is lowered, an ISR without
-    the eligible leader can commit records, which a clean election of the eligible leader would then lose. As Kafka, the
-    controller clears also when the value is raised, and a value of brokers clears the eligible leaders of all topics.
+    the eligible leader can commit records, which a clean election of the eligible leader would then lose. Like Kafka,
+    the controller also clears them when the value is raised, and those of all topics when a value of brokers changes.
     """
     if not image.levels.elr_enabled:
         return []

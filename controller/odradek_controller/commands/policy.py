@@ -17,6 +17,7 @@ class ElectionPolicy(NamedTuple):
 
 
 def election_policy(image: ClusterImage, topic: str, layers: BrokerLayers) -> ElectionPolicy:
+    """Return the effective settings of the topic; `layers` is the configuration of the controller's broker."""
     known = definitions(Resource.TOPIC, layers.release)
     overrides = image.topic_configs(topic)
     unclean = layers.topic(known["unclean.leader.election.enable"], overrides).value

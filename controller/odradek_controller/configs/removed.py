@@ -1,4 +1,4 @@
-"""Broker configurations that Kafka 4 has removed, each with the reason for the user."""
+"""Broker configurations that Kafka 4 has removed, each with the reason or the replacement."""
 
 from __future__ import annotations
 

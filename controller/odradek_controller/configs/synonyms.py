@@ -14,11 +14,11 @@ def unchanged(value: str) -> str:
     return value
 
 
-def hours(value: str) -> str:
+def hours_to_ms(value: str) -> str:
     return _milliseconds(value, 3_600_000)
 
 
-def minutes(value: str) -> str:
+def minutes_to_ms(value: str) -> str:
     return _milliseconds(value, 60_000)
 
 
@@ -60,11 +60,11 @@ _BROKER_NAME = {
 
 _RETENTION: Synonyms = (
     ("log.retention.ms", unchanged),
-    ("log.retention.minutes", minutes),
-    ("log.retention.hours", hours),
+    ("log.retention.minutes", minutes_to_ms),
+    ("log.retention.hours", hours_to_ms),
 )
-_ROLL: Synonyms = (("log.roll.ms", unchanged), ("log.roll.hours", hours))
-_ROLL_JITTER: Synonyms = (("log.roll.jitter.ms", unchanged), ("log.roll.jitter.hours", hours))
+_ROLL: Synonyms = (("log.roll.ms", unchanged), ("log.roll.hours", hours_to_ms))
+_ROLL_JITTER: Synonyms = (("log.roll.jitter.ms", unchanged), ("log.roll.jitter.hours", hours_to_ms))
 _FLUSH: Synonyms = (("log.flush.interval.ms", unchanged), ("log.flush.scheduler.interval.ms", unchanged))
 
 TOPIC_SYNONYMS: dict[str, Synonyms] = {

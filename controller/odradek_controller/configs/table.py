@@ -70,6 +70,7 @@ def _broker_rows() -> tuple[Definition, ...]:
 
 @cache
 def defaults(kind: Resource, release: Release = Release.KAFKA_4_3) -> Mapping[str, str | None]:
+    """Return the default values by name."""
     return {name: row.default for name, row in definitions(kind, release).items()}
 
 
@@ -83,16 +84,16 @@ def parse(definition: Definition, text: str) -> Value:
 
 def parse_type(name: str, text: str, kind: Type) -> Value:
     """Parse as ConfigDef.parseType does: it trims texts, splits lists at commas, and checks the range of numbers."""
-    given, text = text, text.strip() if kind is not Type.PASSWORD else text
+    original, text = text, text.strip() if kind is not Type.PASSWORD else text
     match kind:
         case Type.BOOLEAN:
             if text.lower() not in ("true", "false"):
-                raise invalid(name, given, "Expected value to be either true or false")
+                raise invalid(name, original, "Expected value to be either true or false")
             return text.lower() == "true"
         case Type.INT | Type.SHORT | Type.LONG:
-            return _whole(name, given, kind)
+            return _parse_integer(name, original, kind)
         case Type.DOUBLE:
-            return _real(name, given)
+            return _parse_double(name, original)
         case Type.LIST:
             return [word.strip() for word in text.split(",")] if text else []
         case _:
@@ -102,21 +103,21 @@ def parse_type(name: str, text: str, kind: Type) -> Value:
 _BITS = {Type.SHORT: 15, Type.INT: 31, Type.LONG: 63}
 
 
-def _whole(name: str, given: str, kind: Type) -> int:
-    text = given.strip()
+def _parse_integer(name: str, original: str, kind: Type) -> int:
+    text = original.strip()
     digits = text[1:] if text[:1] in ("-", "+") else text
     if digits.isdecimal():
         number = int(text)
         if -(1 << _BITS[kind]) <= number < 1 << _BITS[kind]:
             return number
-    raise invalid(name, given, f"Not a number of type {kind.name}")
+    raise invalid(name, original, f"Not a number of type {kind.name}")
 
 
-def _real(name: str, given: str) -> float:
+def _parse_double(name: str, original: str) -> float:
     try:
-        return float(given.replace("_", "x"))  # Java refuses the underscores that Python accepts
+        return float(original.replace("_", "x"))  # Java refuses the underscores that Python accepts
     except ValueError:
-        raise invalid(name, given, "Not a number of type DOUBLE") from None
+        raise invalid(name, original, "Not a number of type DOUBLE") from None
 
 
 def validate(kind: Resource, name: str, text: str, release: Release = Release.KAFKA_4_3) -> Value:
@@ -126,13 +127,13 @@ def validate(kind: Resource, name: str, text: str, release: Release = Release.KA
     if definition is None:
         near = nearest(kind, name, release)
         raise InvalidConfigError(
-            f"Unknown {_WORD[kind]} configuration {name!r}" + (f"; did you mean {near!r}?" if near else "")
+            f"Unknown {_RESOURCE_NAMES[kind]} configuration {name!r}" + (f"; did you mean {near!r}?" if near else "")
         )
     return parse(definition, text)
 
 
-_WORD = {Resource.TOPIC: "topic", Resource.BROKER: "broker", Resource.GROUP: "group"}
-_WORD |= {Resource.CLIENT_METRICS: "client-metrics", Resource.BROKER_LOGGER: "logger", Resource.UNKNOWN: ""}
+_RESOURCE_NAMES = {Resource.TOPIC: "topic", Resource.BROKER: "broker", Resource.GROUP: "group"}
+_RESOURCE_NAMES |= {Resource.CLIENT_METRICS: "client-metrics", Resource.BROKER_LOGGER: "logger", Resource.UNKNOWN: ""}
 
 
 def nearest(kind: Resource, name: str, release: Release = Release.KAFKA_4_3) -> str | None:
