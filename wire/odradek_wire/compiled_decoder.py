@@ -125,20 +125,20 @@ class DecoderSource(CodecSource):
 
     def struct(self, struct: StructType, o: str) -> None:
         self.emit(f"{o} = new({self.constant('C', self.struct_class(struct))})")
-        nothing = []
+        none_targets = []
         for field in struct.fields:
             if field.tag is not None or not field.since <= self.version <= field.until:
                 if field.default is None:
-                    nothing.append(f"{o}.{field.name}")
+                    none_targets.append(f"{o}.{field.name}")
                 elif field.lazy:
-                    nothing.append(f"{o}._{field.name}")
+                    none_targets.append(f"{o}._{field.name}")
                 elif field.default is ...:
                     assert field.struct is not None
                     self.emit(f"{o}.{field.name} = {self.constant('C', self.struct_class(field.struct))}()")
                 else:
                     self.emit(f"{o}.{field.name} = {field.default!r}")
-        if nothing:
-            self.emit(f"{' = '.join(nothing)} = None")
+        if none_targets:
+            self.emit(f"{' = '.join(none_targets)} = None")
         self.emit(f"{o}.unknown_tags = ()")
         present = struct.present(self.version)
         for field, following in zip_longest(present, present[1:]):
@@ -181,7 +181,7 @@ class DecoderSource(CodecSource):
             if integers or (not field.array and field.type in ("string", "bytes")):
                 self.pending_variable = (field, n, target)
             else:
-                self.block(field, n, target)
+                self.array(field, n, target)
 
     def length(self, field: Field) -> str:
         """Read the length with the run before it; return the name of its variable, which is length + 1 if compact."""
@@ -262,18 +262,18 @@ class DecoderSource(CodecSource):
         self.run.append(("B" if self.compact(field) else "i", n))
         self.assumed_absent = (field, n, target, len(self.run))
 
-    def block(self, field: Field, n: str, target: str) -> None:
-        """Read an array by a loop."""
+    def array(self, field: Field, n: str, target: str) -> None:
+        """Read an array whose length `n` has been read."""
         before = self.indent
-        none, least = ("0", "1") if self.compact(field) else ("-1", "0")
+        null, empty = ("0", "1") if self.compact(field) else ("-1", "0")
         if field.nullable(self.version):
-            missing = f"not {n}" if self.compact(field) else f"{n} == {none}"
+            missing = f"not {n}" if self.compact(field) else f"{n} == {null}"
             self.emit(f"if {missing}: {target} = None")
             self.emit("else:")
             self.indent += " "
         if not self.compact(field):
-            self.emit(f"if {n} < {least}: raise ValueError")
-        self.count_elements(f"{n} - {least}")
+            self.emit(f"if {n} < {empty}: raise ValueError")
+        self.count_elements(f"{n} - {empty}")
         if field.type == "uuid":
             length = f"{n} - 1" if self.compact(field) else n
             self.emit(f"q = p + ({length}) * 16")
@@ -281,16 +281,17 @@ class DecoderSource(CodecSource):
             self.emit(f"{target} = [bytes(m[i:i + 16]) for i in range(p, q, 16)]")
             self.emit("p = q")
         else:
-            self.loop(field, n, least, target)
+            self.loop(field, n, empty, target)
         self.indent = before
 
-    def loop(self, field: Field, n: str, least: str, target: str) -> None:
+    def loop(self, field: Field, n: str, empty: str, target: str) -> None:
+        """Read the elements one by one; `empty` is the value of `n` for an empty array."""
         items = self.fresh_name("l")
         if minimum_size(field, self.version, self.flexible) == 0:
-            self.emit(f"if {n} - {least} > len(m): raise ValueError")
+            self.emit(f"if {n} - {empty} > len(m): raise ValueError")
         self.emit(f"{items} = {target} = []")
         # Not a range, which costs as much as reading a short element.
-        self.emit(f"while {n} > {least}:")
+        self.emit(f"while {n} > {empty}:")
         self.indent += " "
         self.emit(f"{n} -= 1")
         o = self.fresh_name("o")
@@ -362,13 +363,13 @@ class DecoderSource(CodecSource):
             self.emit(found)
 
     def integers(self, field: Field, n: str, target: str) -> None:
-        none, empty = (0, 1) if self.compact(field) else (-1, 0)
+        null, empty = (0, 1) if self.compact(field) else (-1, 0)
         code = FIXED[field.type]
         width = calcsize(">" + code)
         before = self.indent
         self.emit(f"if {n} == {empty}: {target} = []")
         if field.nullable(self.version):
-            self.emit(f"elif {n} == {none}: {target} = None")
+            self.emit(f"elif {n} == {null}: {target} = None")
         self.emit("else:")
         self.indent += " "
         self.count_elements(f"{n} - {empty}")
@@ -388,7 +389,7 @@ class DecoderSource(CodecSource):
         self.indent += " "
         if self.compact(field):
             self.emit(f"if {n} > 127: {n}, p = varint(m, p)")
-        self.block(field, n, target)
+        self.array(field, n, target)
         self.fixed(run)
         self.indent = before
         self.emit(f"else: {target} = {f'[] if {n} else None' if self.compact(field) else f'None if {n} else []'}")

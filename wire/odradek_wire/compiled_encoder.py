@@ -189,7 +189,7 @@ class EncoderSource(CodecSource):
         elif field.array and field.type in FIXED and field.type != "uuid":
             self.integers(field, value)
         else:
-            self.block(field, value)
+            self.array_or_bytes(field, value)
 
     def add(self, code: str, argument: str) -> None:
         self.parts.append(code)
@@ -266,8 +266,8 @@ class EncoderSource(CodecSource):
             self.flush()
         self.indent = before
 
-    def block(self, field: Field, value: str) -> None:
-        """Append records or bytes as a part of their own, or write an array by a loop."""
+    def array_or_bytes(self, field: Field, value: str) -> None:
+        """Append records or bytes as a part of their own, or write the elements of an array one by one."""
         if self.lengths:
             self.flush()
         n, x = self.sized(field, value, "b''" if not field.array else "()")

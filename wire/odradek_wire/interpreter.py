@@ -156,7 +156,7 @@ class Reader:
         if count < 0:
             return self._null(field.nullable(self.version), count)
         if count * minimum_size(field, self.version, self.flexible) > self.end - self.position:
-            raise _Malformed(f"{count} elements in {self.end - self.position} bytes")
+            raise _Malformed(f"an array of {count} elements, {self.end - self.position} bytes left")
         self._count_elements(count)
         result = []
         for i in range(count):
@@ -179,7 +179,7 @@ class Reader:
         if size < 0:
             return self._null(nullable, size)
         if field.type == "string" and size > MAX_STRING:
-            raise _Malformed(f"a string of {size} bytes")
+            raise _Malformed(f"a string of {size} bytes, at most {MAX_STRING} allowed")
         self._need(size)
         raw = self.data[self.position : self.position + size]
         self.position += size
@@ -334,7 +334,7 @@ class Writer:
                 raise _Malformed("null where null is not allowed")
         elif field.type in FIXED:
             if field.type == "uuid" and len(value) != 16:
-                raise _Malformed(f"a uuid of {len(value)} bytes")
+                raise _Malformed(f"a uuid of {len(value)} bytes, expected 16")
             try:
                 self.parts.append(_PACKING[field.type].pack(value))
             except (PackingError, TypeError) as e:
@@ -347,7 +347,7 @@ class Writer:
             except (AttributeError, UnicodeEncodeError) as e:
                 raise _Malformed(f"{value!r}: {e}") from None
             if len(raw) > MAX_STRING:
-                raise _Malformed(f"a string of {len(raw)} bytes")
+                raise _Malformed(f"a string of {len(raw)} bytes, at most {MAX_STRING} allowed")
             self._length(field, len(raw), 2)
             self.parts.append(raw)
         else:

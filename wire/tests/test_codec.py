@@ -102,11 +102,14 @@ def test_null_and_values_out_of_range_are_rejected_with_their_path() -> None:
     assert refusal(MetadataRequest([topic]), 9) == ("topics[0].name", "null where null is not allowed")
     assert refusal(MetadataRequest(None), 0) == ("topics", "null where null is not allowed")
     assert refusal(ProduceRequest(acks=1 << 15), 9)[0] == "acks"
-    assert refusal(ProduceRequest(transactional_id="x" * 32768), 9) == ("transactional_id", "a string of 32768 bytes")
+    assert refusal(ProduceRequest(transactional_id="x" * 32768), 9) == (
+        "transactional_id",
+        "a string of 32768 bytes, at most 32767 allowed",
+    )
     assert refusal(ProduceRequest(transactional_id="\ud800"), 9)[0] == "transactional_id"
     assert refusal(MetadataRequest([MetadataRequest.MetadataRequestTopic(topic_id=Uuid(b"short"))]), 12) == (
         "topics[0].topic_id",
-        "a uuid of 5 bytes",
+        "a uuid of 5 bytes, expected 16",
     )
 
 
@@ -160,7 +163,7 @@ def test_records_are_passed_on_uncopied_both_ways(version: int, size: int) -> No
 @pytest.mark.parametrize("version", [4, 11, 12, 18])
 @pytest.mark.parametrize("count", [None, 0, 1, 2, 126, 127, 128, 300])
 @pytest.mark.parametrize("records", [None, b"", bytes(200)])
-def test_an_array_that_is_usually_null_is_read_whether_it_is_there_or_not(
+def test_aborted_transactions_are_read_null_empty_or_long(
     version: int, count: int | None, records: bytes | None
 ) -> None:
     aborted = None if count is None else [FetchResponse.AbortedTransaction(i, 1 << 40) for i in range(count)]
@@ -181,7 +184,7 @@ def test_lengths_decode_the_same_with_and_without_a_table_entry() -> None:
             assert decode(OffsetFetchRequest, 7, encode(asked, 7)) == asked
 
 
-def test_a_struct_that_is_made_late_is_the_default() -> None:
+def test_a_tagged_struct_created_at_first_use_equals_the_default() -> None:
     response = FetchResponse.PartitionData()
     assert response == FetchResponse.PartitionData(current_leader=FetchResponse.LeaderIdAndEpoch(-1, -1))
     response.current_leader.leader_id = 5

@@ -1,4 +1,4 @@
-"""Broken bytes: a DecodeError that names field and byte, never anything else, never much memory."""
+"""Malformed bytes: the only error is a DecodeError that names field and byte, and little memory is allocated."""
 
 import functools
 import os
@@ -46,7 +46,7 @@ VARINTS = (b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\
 
 @functools.cache
 def bodies() -> list[tuple[type[Message], int, bytes]]:
-    """One well-formed body for each request and response in each version."""
+    """Return one valid body for each request and response in each version."""
     return [
         (cls, version, some_body(cls, version))
         for cls in MESSAGES.values()
@@ -56,7 +56,7 @@ def bodies() -> list[tuple[type[Message], int, bytes]]:
 
 
 def some_body(cls: type[Message], version: int) -> bytes:
-    """Random, and as near to 200 bytes as a few attempts come: enough structure, and quickly mutated."""
+    """Return the bytes of a random message whose size is near 200 bytes."""
     drawn: list[bytes] = []
 
     @settings(
@@ -75,7 +75,7 @@ def some_body(cls: type[Message], version: int) -> bytes:
 
 
 def mutants(body: bytes, rng: random.Random) -> Iterator[bytes]:
-    """Truncated, extended, bits flipped, lengths replaced, pieces doubled, removed and exchanged."""
+    """Yield copies of the body that are truncated or extended, or have other bits, lengths or pieces."""
     while True:
         data = bytearray(body)
         for _ in range(rng.choice((1, 1, 1, 2, 4))):
@@ -103,7 +103,7 @@ def mutants(body: bytes, rng: random.Random) -> Iterator[bytes]:
 
 @pytest.mark.long
 def test_mutated_frames_decode_or_raise_in_bounded_time_and_memory() -> None:
-    """A mutant that is still a message must be one that the walking decoder reads the same."""
+    """If the decoder accepts a mutant, the interpreter must read the same message."""
     rng = random.Random(SEED)
     sources = bodies()
     each = FRAMES // len(sources) + 1
@@ -132,7 +132,7 @@ def test_mutated_frames_decode_or_raise_in_bounded_time_and_memory() -> None:
 
 
 def test_memory_for_a_malformed_frame_is_a_small_multiple_of_its_size() -> None:
-    """Worst case is an array of the smallest structs: objects of Python for a few bytes each."""
+    """The worst case is an array of the smallest structs: a Python object for a few bytes."""
     rng = random.Random(SEED + 1)
     sources = bodies()
     tracemalloc.start()
@@ -156,7 +156,7 @@ def test_memory_for_a_malformed_frame_is_a_small_multiple_of_its_size() -> None:
 
 
 def test_a_frame_of_smallest_structs_is_the_most_expensive() -> None:
-    """Three bytes each; what is left of a frame's size is the broker's memory budget to limit."""
+    """An element has three bytes in the frame. The broker's memory budget limits the size of frames."""
     entries = [AlterClientQuotasRequest.EntryData() for _ in range(10_000)]
     frame = encode(AlterClientQuotasRequest(entries), 1)
     assert len(frame) == 10_000 * 3 + 4
@@ -173,7 +173,7 @@ def test_a_frame_of_smallest_structs_is_the_most_expensive() -> None:
 
 @pytest.mark.parametrize("count", [b"\xff\xff\xff\xff\x07", b"\x80\x80\x80\x80\x01"])
 @pytest.mark.parametrize("cls", [cls for cls in MESSAGES.values() if cls.FLEXIBLE_FROM <= cls.MAX_VERSION])
-def test_an_absurd_count_anywhere_costs_nothing(cls: type[Message], count: bytes) -> None:
+def test_a_huge_count_anywhere_allocates_little_memory(cls: type[Message], count: bytes) -> None:
     body = encode(cls(), cls.MAX_VERSION)
     decode(cls, cls.MAX_VERSION, body)
     tracemalloc.start()
@@ -210,7 +210,7 @@ def test_null_is_rejected_where_the_version_has_none() -> None:
     assert error(MetadataRequest, 9, b"\x02\x00\x00") == ("topics[0].name", 2, "null where null is not allowed")
 
 
-def test_null_written_as_an_overlong_varint_is_null_all_the_same() -> None:
+def test_null_may_be_written_as_an_overlong_varint() -> None:
     assert error(WriteTxnMarkersRequest, 1, b"\x80\x00\x00") == ("markers", 2, "null where null is not allowed")
     assert decode(MetadataRequest, 9, b"\x80\x00" + bytes(4)) == MetadataRequest(
         topics=None, allow_auto_topic_creation=False
@@ -238,11 +238,15 @@ def test_a_negative_length_is_rejected() -> None:
 
 
 def test_an_array_count_is_checked_against_the_remaining_bytes() -> None:
-    assert error(MetadataRequest, 0, b"\x7f\xff\xff\xff") == ("topics", 4, "2147483647 elements in 0 bytes")
+    assert error(MetadataRequest, 0, b"\x7f\xff\xff\xff") == (
+        "topics",
+        4,
+        "an array of 2147483647 elements, 0 bytes left",
+    )
     assert error(OffsetFetchRequest, 0, b"\x00\x00\x00\x00\x00\x01\x00\x01t\x00\x00\x00\x02\x00\x00\x00\x00") == (
         "topics[0].partition_indexes",
         13,
-        "2 elements in 4 bytes",
+        "an array of 2 elements, 4 bytes left",
     )
 
 
@@ -265,7 +269,7 @@ def test_text_must_be_utf_8() -> None:
 
 def test_a_string_is_at_most_32767_bytes() -> None:
     path, position, reason = error(ProduceRequest, 9, b"\x81\x80\x02" + b"x" * 40_000)
-    assert (path, position, reason) == ("transactional_id", 3, "a string of 32768 bytes")
+    assert (path, position, reason) == ("transactional_id", 3, "a string of 32768 bytes, at most 32767 allowed")
 
 
 def test_tags_ascend_and_end_where_they_say() -> None:
@@ -312,7 +316,7 @@ def test_a_broken_request_header_is_a_decode_error() -> None:
     assert str(caught.value) == "RequestHeader v2, client_id, byte 10: length must be at least -1, got -2"
 
 
-def test_every_api_survives_its_own_header_alone() -> None:
+def test_a_request_without_its_body_is_a_decode_error() -> None:
     for api in APIS.values():
         for version in range(api.versions[0], api.versions[1] + 1):
             body = encode(api.request_class()(), version)

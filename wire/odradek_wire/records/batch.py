@@ -38,9 +38,9 @@ WritableBuffer = bytearray | memoryview
 MAGIC = 2
 HEADER_SIZE = 61
 LOG_OVERHEAD = 12
-"""The size of offset and length, with which every entry of a log begins, of any magic."""
+"""The size of offset and length, with which each entry of a log begins whatever its magic is."""
 MAGIC_POSITION = 16
-"""The same in a batch and in a message of magic 0 or 1."""
+"""The position of the magic, in a batch as in a message of magic 0 or 1."""
 CRC_START = 21
 """The CRC covers the bytes from here to the end of the batch."""
 ATTRIBUTES_POSITION = 21
@@ -209,7 +209,9 @@ def magic_at(buffer: Buffer, position: int = 0) -> int:
     try:
         magic = buffer[position + MAGIC_POSITION]
     except IndexError:
-        raise CorruptRecordError(f"{len(buffer) - position} bytes are too few for a magic") from None
+        raise CorruptRecordError(
+            f"an entry of {len(buffer) - position} bytes ends before its magic at {MAGIC_POSITION}"
+        ) from None
     return magic - 256 if magic > 127 else magic
 
 
@@ -231,12 +233,12 @@ def peek_header(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
     Raises CorruptRecordError if the buffer has fewer than 61 bytes, the magic is not 2 or the length is too small.
     """
     if position < 0 or len(buffer) - position < HEADER_SIZE:
-        raise CorruptRecordError(f"{len(buffer) - position} bytes are too few for a batch header")
+        raise CorruptRecordError(f"{len(buffer) - position} bytes left, a batch header has {HEADER_SIZE}")
     header = RecordBatchHeader(_unpack(buffer, position), position)
     if header.magic != MAGIC:
-        raise CorruptRecordError(f"unexpected magic {header.magic} at position {position}")
+        raise CorruptRecordError(f"magic {header.magic} at position {position}, expected {MAGIC}")
     if header.batch_length < MIN_BATCH_LENGTH:
-        raise CorruptRecordError(f"batch length {header.batch_length} is below the header's own")
+        raise CorruptRecordError(f"batch length {header.batch_length}, expected at least {MIN_BATCH_LENGTH}")
     return header
 
 
@@ -244,16 +246,16 @@ def read_header(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
     """Read the header of the batch at `position`. Raises CorruptRecordError unless the buffer has the whole batch."""
     # Does not call peek_header: every produced batch takes this path.
     if position < 0 or len(buffer) - position < HEADER_SIZE:
-        raise CorruptRecordError(f"{len(buffer) - position} bytes are too few for a batch header")
+        raise CorruptRecordError(f"{len(buffer) - position} bytes left, a batch header has {HEADER_SIZE}")
     header = RecordBatchHeader(_unpack(buffer, position), position)
     if header.magic != MAGIC:
-        raise CorruptRecordError(f"unexpected magic {header.magic} at position {position}")
+        raise CorruptRecordError(f"magic {header.magic} at position {position}, expected {MAGIC}")
     length = header.batch_length
     if length < MIN_BATCH_LENGTH:
-        raise CorruptRecordError(f"batch length {length} is below the header's own")
+        raise CorruptRecordError(f"batch length {length}, expected at least {MIN_BATCH_LENGTH}")
     if length > len(buffer) - position - LOG_OVERHEAD:
         raise CorruptRecordError(
-            f"batch length {length} exceeds the {len(buffer) - position - LOG_OVERHEAD} bytes that follow"
+            f"batch length {length}, but only {len(buffer) - position - LOG_OVERHEAD} bytes follow"
         )
     return header
 
@@ -296,9 +298,9 @@ def check_header(header: RecordBatchHeader) -> None:
     if header.attributes & COMPRESSION_MASK >= len(COMPRESSIONS):
         raise InvalidRecordError(f"unknown compression type {header.attributes & COMPRESSION_MASK}")
     if header.count <= 0:
-        raise InvalidRecordError(f"batch with {header.count} records")
+        raise InvalidRecordError(f"batch of {header.count} records, expected at least 1")
     if header.count != header.last_offset_delta + 1:
-        raise InvalidRecordError(f"batch of {header.count} records spans {header.last_offset_delta + 1} offsets")
+        raise InvalidRecordError(f"batch of {header.count} records has {header.last_offset_delta + 1} offsets")
 
 
 def validate(buffer: Buffer, position: int = 0) -> RecordBatchHeader:

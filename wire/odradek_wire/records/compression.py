@@ -67,21 +67,22 @@ def _gunzip(data: memoryview, limit: int) -> bytes:
     """Decompress gzip by zlib, which is as fast as cramjam and accepts what Java does: several members, and anything
     after the last one."""
     parts: list[bytes] = []
+    left = limit
     piece = max(_FIRST_GUESS, 4 * len(data))
     for _ in range(_GZIP_MEMBERS_MAX):
         reader = zlib.decompressobj(wbits=31)
         rest: memoryview | bytes = data
         while not reader.eof:
             try:
-                part = reader.decompress(rest, min(piece, limit + 1))
+                part = reader.decompress(rest, min(piece, left + 1))
             except zlib.error as error:
                 raise BadCompressionError(f"bad gzip data: {error}") from None
-            if len(part) > limit:
-                raise ExpansionLimitError(f"{len(data)} bytes of gzip expand to more than the limit")
+            if len(part) > left:
+                raise ExpansionLimitError(f"gzip data expand to more than the limit of {limit} bytes")
             rest = reader.unconsumed_tail
             if not part and not rest and not reader.eof:
                 raise BadCompressionError("gzip data end before the end of the stream")
-            limit -= len(part)
+            left -= len(part)
             parts.append(part)
         data = memoryview(reader.unused_data)
         if bytes(data[:2]) != b"\x1f\x8b":

@@ -61,10 +61,10 @@ def encode_key(record_type: ControlRecordType) -> bytes:
 def record_type_of(key: bytes | None) -> ControlRecordType:
     """Return the type in the key of a control record. Raises InvalidRecordError for a malformed key."""
     if key is None or len(key) < _KEY.size:
-        raise InvalidRecordError("a control record's key is too short")
+        raise InvalidRecordError(f"the key of a control record has {len(key or b'')} bytes, expected {_KEY.size}")
     version, number = _KEY.unpack_from(key)
     if version < 0:
-        raise InvalidRecordError(f"a control record's key has version {version}")
+        raise InvalidRecordError(f"the key of a control record has version {version}, expected at least 0")
     try:
         return ControlRecordType(number)
     except ValueError:
@@ -83,10 +83,10 @@ def decode_control_record(record: Record) -> tuple[ControlRecordType, Message | 
         return record_type, None
     value = record.value
     if value is None or len(value) < _VERSION.size:
-        raise InvalidRecordError(f"a {record_type.name} control record's value is too short")
+        raise InvalidRecordError(f"a {record_type.name} control record has a value without a version")
     version: int = _VERSION.unpack_from(value)[0]
     if version < 0:
-        raise InvalidRecordError(f"a {record_type.name} control record's value has version {version}")
+        raise InvalidRecordError(f"a {record_type.name} control record has version {version}, expected at least 0")
     known = min(version, message.MAX_VERSION)
     try:
         if message is EndTxnMarker:

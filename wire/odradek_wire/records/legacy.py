@@ -36,7 +36,7 @@ _UINT32 = struct.Struct(">I")
 _INT64_MAX = (1 << 63) - 1
 
 
-class Message(NamedTuple):
+class LegacyMessage(NamedTuple):
     """One message of a set: a record, or the wrapper of compressed records."""
 
     offset: int
@@ -62,7 +62,7 @@ class Message(NamedTuple):
         return TimestampType.LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_BIT else TimestampType.CREATE_TIME
 
 
-def read_message(buffer: Buffer, position: int = 0) -> Message:
+def read_message(buffer: Buffer, position: int = 0) -> LegacyMessage:
     """Read the message at `position`; check bounds and CRC. Raises CorruptRecordError."""
     view = memoryview(buffer)
     size = entry_size_at(view, position)
@@ -71,7 +71,7 @@ def read_message(buffer: Buffer, position: int = 0) -> Message:
     offset, _, crc, magic, attributes = _ENTRY.unpack_from(view, position)
     end = position + size
     if magic not in (0, 1):
-        raise CorruptRecordError(f"unexpected magic {magic} in a message set")
+        raise CorruptRecordError(f"magic {magic} in a message set, expected 0 or 1")
     if crc32(view[position + _CRC_START : end]) != crc:
         raise CorruptRecordError(f"message at offset {offset} has a wrong CRC (stored {crc:#010x})")
     at = position + _ENTRY.size
@@ -85,7 +85,7 @@ def read_message(buffer: Buffer, position: int = 0) -> Message:
     value, at = _nullable(view, at, end)
     if at != end:
         raise CorruptRecordError(f"message at offset {offset} has {end - at} bytes after its value")
-    return Message(offset, magic, attributes, timestamp, key, value, position, size)
+    return LegacyMessage(offset, magic, attributes, timestamp, key, value, position, size)
 
 
 def _nullable(view: memoryview, position: int, end: int) -> tuple[memoryview | None, int]:
@@ -100,7 +100,7 @@ def _nullable(view: memoryview, position: int, end: int) -> tuple[memoryview | N
     return view[position : position + length], position + length
 
 
-def iterate(buffer: Buffer, start: int = 0, *, allow_partial: bool = False) -> Iterator[Message]:
+def iterate(buffer: Buffer, start: int = 0, *, allow_partial: bool = False) -> Iterator[LegacyMessage]:
     """Yield the messages of a set, wrappers undecompressed. With `allow_partial`, a last one that is cut off ends the
     iteration, as in a Fetch response; otherwise it raises CorruptRecordError."""
     view = memoryview(buffer)
@@ -115,7 +115,7 @@ def iterate(buffer: Buffer, start: int = 0, *, allow_partial: bool = False) -> I
         position += message.size_in_bytes
 
 
-def read_records(message: Message, limit: int = DEFAULT_EXPANSION_LIMIT) -> list[Record]:
+def read_records(message: LegacyMessage, limit: int = DEFAULT_EXPANSION_LIMIT) -> list[Record]:
     """Return the record of a message, or the records of a wrapper, with absolute offsets. Raises CorruptRecordError."""
     codec = message.compression
     if codec is Compression.NONE:
@@ -141,7 +141,7 @@ def read_records(message: Message, limit: int = DEFAULT_EXPANSION_LIMIT) -> list
     return [_record(nested, base + nested.offset, nested.timestamp) for nested in inner]
 
 
-def _record(message: Message, offset: int, timestamp: int) -> Record:
+def _record(message: LegacyMessage, offset: int, timestamp: int) -> Record:
     return Record(
         offset,
         timestamp,

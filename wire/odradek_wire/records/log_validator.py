@@ -385,7 +385,7 @@ def _validate_message_set(
     )
 
 
-def _messages(data: Buffer) -> Iterator[legacy.Message]:
+def _messages(data: Buffer) -> Iterator[legacy.LegacyMessage]:
     """Yield the whole messages. Raises InvalidRecordError for another magic among them."""
     position = 0
     while position < len(data):

@@ -52,7 +52,7 @@ def decode(
 ) -> Iterator[Record]:
     """Yield exactly `count` records that fill `data` exactly. Raises InvalidRecordError for anything else."""
     if count < 0:
-        raise InvalidRecordError(f"batch with {count} records")
+        raise InvalidRecordError(f"batch of {count} records, expected at least 0")
     if not _INT64_MIN + (1 << 32) <= base_offset <= _INT64_MAX - (1 << 32):
         raise InvalidRecordError(f"base offset {base_offset} leaves no room for a batch")
     end = len(data)
@@ -152,14 +152,14 @@ def read_headers(data: bytes, position: int, record_end: int) -> tuple[tuple[Hea
     number, position = read_varint(data, position)
     count = (number >> 1) ^ -(number & 1)
     if count < 0 or count > record_end - position:
-        raise InvalidRecordError(f"record with {count} headers")
+        raise InvalidRecordError(f"record with {count} headers, {record_end - position} bytes are left")
     headers: list[Header] = []
     for _ in range(count):
         number, position = read_varint(data, position)
         start = position
         position += (number >> 1) ^ -(number & 1)
         if position < start or position > record_end:
-            raise InvalidRecordError(f"header key of {position - start} bytes")
+            raise InvalidRecordError(f"header key of {position - start} bytes, {record_end - start} are left")
         name = data[start:position].decode("utf-8", "surrogateescape")
         number, position = read_varint(data, position)
         if number & 1:
@@ -168,7 +168,7 @@ def read_headers(data: bytes, position: int, record_end: int) -> tuple[tuple[Hea
         start = position
         position += number >> 1
         if position > record_end:
-            raise InvalidRecordError(f"header value of {position - start} bytes")
+            raise InvalidRecordError(f"header value of {position - start} bytes, {record_end - start} are left")
         headers.append((name, data[start:position]))
     return tuple(headers), position
 

@@ -59,8 +59,8 @@ def continue_partial(found: PartialRecords, data: bytes, count: int, records_max
 
     Raises as `read_partial` does.
     """
-    ends_at, at_delta = found.starts.append, found.offset_deltas.append
-    at_timestamp, with_key = found.timestamp_deltas.append, found.keys.append
+    add_end, add_offset_delta = found.starts.append, found.offset_deltas.append
+    add_timestamp_delta, add_key = found.timestamp_deltas.append, found.keys.append
     end = len(data)
     first = len(found.keys)
     last = min(count, first + records_max)
@@ -87,7 +87,7 @@ def continue_partial(found: PartialRecords, data: bytes, count: int, records_max
                     position += 1
                 else:
                     number, position = read_varlong(data, position - 1)
-            at_timestamp((number >> 1) ^ -(number & 1))
+            add_timestamp_delta((number >> 1) ^ -(number & 1))
 
             number = data[position]
             position += 1
@@ -97,7 +97,7 @@ def continue_partial(found: PartialRecords, data: bytes, count: int, records_max
                     position += 1
                 else:
                     number, position = read_varint(data, position - 1)
-            at_delta((number >> 1) ^ -(number & 1))
+            add_offset_delta((number >> 1) ^ -(number & 1))
 
             number = data[position]
             position += 1
@@ -108,18 +108,18 @@ def continue_partial(found: PartialRecords, data: bytes, count: int, records_max
                 else:
                     number, position = read_varint(data, position - 1)
             if number & 1:
-                with_key(None)
+                add_key(None)
                 found.keyless.append(index)
             else:
                 start = position
                 position += number >> 1
-                with_key(data[start:position])
+                add_key(data[start:position])
             if position >= record_end:
                 raise InvalidRecordError(f"key ends at {position} and passes the end of its record, {record_end}")
             if data[position] & 1:  # a negative length
                 found.tombstones.append(index)
             position = record_end
-            ends_at(position)
+            add_end(position)
     except IndexError:
         raise InvalidRecordError("records end before their batch's count is reached") from None
     if last == count and position != end:
@@ -145,8 +145,8 @@ def retain(
     while True:
         try:
             next(work)
-        except StopIteration as over:
-            return cast(bytearray, over.value)
+        except StopIteration as finished:
+            return cast(bytearray, finished.value)
 
 
 def retain_in_slices(
@@ -163,12 +163,12 @@ def retain_in_slices(
     deltas, latest = found.timestamp_deltas, NO_TIMESTAMP
     parts: list[Buffer] = []
     for first in range(0, len(kept), records_max):
-        some = kept[first : first + records_max]
-        latest = max(latest, base_timestamp + max([deltas[index] for index in some]))
+        chunk = kept[first : first + records_max]
+        latest = max(latest, base_timestamp + max([deltas[index] for index in chunk]))
         if delete_horizon_ms is None:
-            pieces = _runs(data, found.starts, some)
+            pieces = _runs(data, found.starts, chunk)
         else:
-            pieces = _rebased(data, found, some, base_timestamp - delete_horizon_ms)
+            pieces = _rebased(data, found, chunk, base_timestamp - delete_horizon_ms)
         parts.append(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         yield False
     if not attributes & TIMESTAMP_TYPE_BIT:
