@@ -1,6 +1,6 @@
-"""Where Kafka 3.9.1 and 4.3.0 contradict each other, and what we do about it.
+"""The contradictions between Kafka 3.9.1 and 4.3.0, and the definitions that the codec has for them.
 
-Everywhere else one definition serves both: a release only adds versions, or drops old ones. In general 4.3 wins.
+Elsewhere one definition is valid for both releases: a release only adds or drops versions. In general 4.3 wins.
 Names are Kafka's; versions are 3.9.1's.
 """
 

@@ -1,4 +1,4 @@
-"""The definitions say what Kafka's releases say: every message, version, field, type, default, tag and nullability."""
+"""The definitions equal those of Kafka's releases: messages, versions, fields, types, defaults, tags, nullability."""
 
 import pytest
 import release_differences as releases
@@ -11,7 +11,7 @@ Line = tuple[object, ...]
 
 
 def their_fields(release: str, message: str, facts: Json, version: int) -> list[Line]:
-    """One line per field of that version, in wire order, structs unfolded; tagged fields after the others."""
+    """Return a line for each field of that version in wire order, structs unfolded, tagged fields last."""
     new_name = releases.RENAMED_MESSAGES.get(message, message)
 
     def unfold(fields: list[Json], path: str) -> list[Line]:
@@ -86,14 +86,14 @@ def test_kind_and_key_are_those_of_the_release(release: str, name: str) -> None:
     ours, _ = definition_for(release, name, versions(facts["versions"])[0])
     if ours.name in releases.OTHER_LAYOUT.values():
         assert ours.kind in ("data", "coordinator-value")  # never served, so no response of an API
-    elif facts["kind"] == "data":  # 3.9 knows neither coordinator kinds nor their types
+    elif facts["kind"] == "data":  # 3.9 has neither the kinds of coordinator records nor their types
         assert ours.kind in ("data", "coordinator-key", "coordinator-value")
     else:
         assert (ours.kind, ours.key) == (KINDS.get(facts["kind"], facts["kind"]), facts.get("key", -1))
 
 
 def ignorable(name: str, facts: Json) -> dict[tuple[str, str], bool]:
-    """(owner struct, field) of the whole message, and whether a version that lacks it drops it."""
+    """Return whether an encoder drops each field, by owner struct and name, if the version lacks it."""
 
     def unfold(owner: str, fields: list[Json]) -> dict[tuple[str, str], bool]:
         found = {}
@@ -136,7 +136,7 @@ def test_ignorable_fields_are_those_of_both_releases(name: str) -> None:
     }
 
 
-def test_nothing_is_invented() -> None:
+def test_every_definition_is_a_message_of_a_release() -> None:
     known = set(FACTS["4.3.0"]) | {releases.RENAMED_MESSAGES.get(name, name) for name in FACTS["3.9.1"]}
     assert set(OURS) - known == set(releases.OTHER_LAYOUT.values())
     assert known - set(OURS) == set()

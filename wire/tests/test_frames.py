@@ -57,7 +57,7 @@ def test_controlled_shutdown_v0_has_no_client_id() -> None:
     assert request_header_version(ApiKey.CONTROLLED_SHUTDOWN, 0) == 0
 
 
-def test_api_versions_is_answered_with_header_v0_in_flexible_versions_too() -> None:
+def test_api_versions_responses_have_header_v0_in_flexible_versions_too() -> None:
     assert [response_header_version(ApiKey.API_VERSIONS, version) for version in range(5)] == [0] * 5
     assert encode_response_parts(ApiVersionsResponse(), 3, 9)[0] == b"\x00\x00\x00\x09"
     assert encode_response_parts(MetadataResponse(), 9, 9)[0] == b"\x00\x00\x00\x09\x00"
@@ -73,7 +73,7 @@ def test_tagged_fields_of_a_request_header_are_skipped() -> None:
 
 
 def test_the_header_of_an_unknown_version_can_be_read() -> None:
-    """ApiVersions must be answered, with UNSUPPORTED_VERSION, whatever version was asked."""
+    """The broker must be able to answer ApiVersions of any version with UNSUPPORTED_VERSION."""
     assert decode_request_header(b"\x00\x12\x00\x63\x00\x00\x00\x07\x00\x02me\x00rest") == (18, 99, 7, "me", 13)
     with pytest.raises(UnsupportedVersionError):
         decode_request(b"\x00\x12\x00\x63\x00\x00\x00\x07\x00\x02me\x00rest")

@@ -39,7 +39,7 @@ def java_class(release: str, name: str) -> str:
 
 
 def samples(cls: type[Message], version: int, unknown_tags: bool) -> list[Any]:
-    """Compare random messages, many in one run of a JVM."""
+    """Return random messages."""
     found: list[Any] = []
 
     @few_examples
@@ -65,7 +65,7 @@ def ask(release: str, questions: list[tuple[str, int, bytes]]) -> list[str]:
 
 
 def as_json(message: Message, version: int, renamed: dict[str, str], lacking: set[str]) -> Any:
-    """The fields of that version as Kafka's JSON converters write them, but with our names."""
+    """Return the fields of that version as Kafka's JSON converters write them, but with our names."""
 
     def struct(struct_type: StructType, value: Any) -> dict[str, Any]:
         written = {}

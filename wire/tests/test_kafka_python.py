@@ -27,7 +27,7 @@ def kafka_python_cases() -> list[Any]:
 
 
 def plain(value: Any, version: int) -> Any:
-    """kafka-python's containers as lists of the fields of that version."""
+    """Return kafka-python's containers as lists of the fields of that version."""
     if isinstance(value, list | tuple):
         return [plain(element, version) for element in value]
     if hasattr(value, "_struct"):
@@ -43,7 +43,7 @@ def is_bits(field: Any) -> bool:
 
 
 def bits(value: set[int] | None) -> int:
-    """Sets of authorized operations as the int32 that they are on the wire."""
+    """Return a set of authorized operations as the int32 on the wire."""
     number = sum(1 << bit for bit in ({31} if value is None else value))
     return number - 2**32 if number >= 2**31 else number
 

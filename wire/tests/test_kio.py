@@ -36,7 +36,7 @@ def kio_cases() -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """kio's rich types as what they are on the wire; structs as lists of their fields."""
+    """Return the values on the wire of kio's rich types, structs as lists of their fields."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, timedelta):
@@ -53,7 +53,7 @@ def plain(value: Any) -> Any:
 
 
 def without_zero_uuids(value: Any) -> Any:
-    """kio reads a uuid of zeros as None."""
+    """Replace uuids of zeros by None, as kio reads them."""
     if isinstance(value, list):
         return [without_zero_uuids(element) for element in value]
     return None if value == bytes(16) else value
@@ -74,5 +74,5 @@ def test_kio_agrees_on_the_bytes_of_a_message(ours: type[Message], theirs: type[
 
 
 def test_kio_knows_most_of_the_protocol() -> None:
-    """Guards against a kio that is installed without its schemas, which would make this file prove nothing."""
+    """Without its schemas, kio would pass these tests without a comparison."""
     assert len(kio_cases()) > 500

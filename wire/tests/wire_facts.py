@@ -61,7 +61,7 @@ def default_of(field: Json) -> object:
 
 
 def definition_for(release: str, name: str, version: int) -> tuple[MessageType, int]:
-    """Our definition, and its version, of a message that a release calls `name` in `version`."""
+    """Return our definition, and its version, of the message `name` of a release in `version`."""
     if release == "3.9.1":
         if (name, version) in releases.KEY_TYPES:
             message = OURS[releases.KEY_TYPES[name, version]]

@@ -34,7 +34,7 @@ YEAR_9999_MS = 253402300799000
 
 
 def versions() -> list[Any]:
-    """(class, version) of every version of every class, as pytest parameters."""
+    """Return each class in each of its versions, as pytest parameters."""
     return [
         pytest.param(cls, version, id=f"{cls.__name__}-v{version}")
         for cls in MESSAGES.values()
@@ -71,7 +71,7 @@ _UNKNOWN_TAGS = st.just(()) | st.dictionaries(st.integers(900, 2**31 - 2), st.bi
 def messages(
     cls: type[Message], version: int, *, tame: bool = False, unknown_tags: bool = True
 ) -> st.SearchStrategy[Any]:
-    """Random messages whose fields are those of this version; others keep their defaults.
+    """Return random messages whose fields are those of this version; others keep their defaults.
 
     Tame messages have only error codes that exist and times before the year 10000."""
     flexible = definition(cls).flexible(version)
@@ -110,7 +110,7 @@ def messages(
 
 
 def values(message: Message, version: int) -> list[Any]:
-    """The fields of that version in the order of the definition, structs as lists, records as bytes."""
+    """Return the fields of that version in the order of the definition, structs as lists, records as bytes."""
 
     def of(field: Field, value: Any) -> Any:
         if value is None:

@@ -1,4 +1,4 @@
-"""Frames of batches: headers, bounds, CRC and patches in place."""
+"""Headers of batches: fields, bounds, CRC and patches in place."""
 
 import pytest
 from hypothesis import given
@@ -54,7 +54,7 @@ def test_attribute_bits_have_names() -> None:
     assert (header.delete_horizon_ms, header.max_timestamp) == (55, 77)
 
 
-def test_a_plain_batch_has_none_of_them() -> None:
+def test_a_plain_batch_has_no_attribute_bits() -> None:
     header = batch.read_header(build_batch(RECORDS))
     assert (header.is_transactional, header.is_control, header.is_compressed) == (False, False, False)
     assert header.compression is Compression.NONE
@@ -115,7 +115,7 @@ def test_a_partial_last_batch_ends_an_iteration_that_allows_it(kept: int) -> Non
         list(batch.iterate(data))
 
 
-def test_any_flipped_bit_behind_the_crc_is_found() -> None:
+def test_any_flipped_bit_after_the_crc_is_found() -> None:
     data = a_batch()
     header = batch.read_header(data)
     for position in range(21, len(data)):
@@ -126,7 +126,7 @@ def test_any_flipped_bit_behind_the_crc_is_found() -> None:
 
 
 @pytest.mark.parametrize(("position", "value"), [(57, 0), (57, -1), (57, 4), (23, 1), (23, -1)])
-def test_a_count_that_does_not_span_the_offsets_is_invalid(position: int, value: int) -> None:
+def test_a_count_that_contradicts_the_offsets_is_invalid(position: int, value: int) -> None:
     data = a_batch()
     data[position : position + 4] = value.to_bytes(4, "big", signed=True)
     batch.rewrite_crc(data, batch.read_header(data))
@@ -145,7 +145,7 @@ def test_an_unknown_codec_is_invalid(codec: int) -> None:
         _ = batch.read_header(data).compression
 
 
-def test_placing_a_batch_leaves_its_crc_right() -> None:
+def test_a_new_offset_and_leader_epoch_keep_the_crc_valid() -> None:
     data = bytearray(4) + a_batch()
     view = memoryview(data)
     batch.set_offset_and_leader_epoch(view, batch.read_header(view, 4), 1 << 40, 17)

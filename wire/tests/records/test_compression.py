@@ -1,4 +1,4 @@
-"""The codecs: framing that others write, damage, and bombs."""
+"""The codecs: the framing of other writers, damaged data, and the limit on decompressed data."""
 
 import gzip
 import random

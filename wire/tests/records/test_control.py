@@ -80,11 +80,11 @@ def test_a_leader_change_has_kafkas_bytes() -> None:
     )
 
 
-def test_a_type_of_the_future_is_passed_over() -> None:
+def test_a_control_record_of_an_unknown_type_is_skipped() -> None:
     assert decode_control_record(Record(0, 0, b"\0\0\0\x63", b"whatever")) == (ControlRecordType.UNKNOWN, None)
 
 
-def test_a_value_of_the_future_is_read_as_the_latest_known() -> None:
+def test_a_control_record_of_a_later_version_is_read_as_the_latest_known() -> None:
     record = Record(0, 0, encode_key(ControlRecordType.ABORT), b"\0\x07\0\0\0\x0bmore")
     assert decode_control_record(record) == (ControlRecordType.ABORT, EndTxnMarker(coordinator_epoch=11))
 

@@ -1,4 +1,4 @@
-"""Records in another format, codec or place."""
+"""Conversion of records to another format or codec."""
 
 import pytest
 from hypothesis import given
@@ -27,7 +27,7 @@ def plain(records: list[Record], *, timestamps: bool = True) -> list[Record]:
 
 @pytest.mark.parametrize("codec", OLD_CODECS)
 @pytest.mark.parametrize("magic", [0, 1])
-def test_going_down_keeps_offsets_and_codec_and_drops_headers(magic: int, codec: Compression) -> None:
+def test_down_conversion_keeps_offsets_and_codec_and_drops_headers(magic: int, codec: Compression) -> None:
     data = conversion.down_convert(build_batch(RECORDS, compression=codec), magic)
     messages = list(legacy.iterate(data))
     assert [message.compression for message in messages] == [codec] * (1 if codec else 3)
@@ -35,7 +35,7 @@ def test_going_down_keeps_offsets_and_codec_and_drops_headers(magic: int, codec:
     assert list(legacy.read_message_set(data)) == plain(RECORDS, timestamps=magic == 1)
 
 
-def test_control_batches_do_not_go_down() -> None:
+def test_down_conversion_drops_control_batches() -> None:
     marker = end_txn_marker_batch(
         commit=True, coordinator_epoch=1, producer_id=1, producer_epoch=0, timestamp=5, base_offset=26
     )
@@ -44,12 +44,12 @@ def test_control_batches_do_not_go_down() -> None:
     assert list(legacy.read_message_set(data)) == plain(RECORDS)
 
 
-def test_zstd_does_not_go_down() -> None:
+def test_down_conversion_refuses_zstd() -> None:
     with pytest.raises(UnsupportedRecordsError):
         conversion.down_convert(build_batch(RECORDS, compression=Compression.ZSTD), 1)
 
 
-def test_records_before_the_wanted_offset_go_unless_they_are_compressed() -> None:
+def test_down_conversion_drops_only_uncompressed_records_before_the_offset() -> None:
     def offsets(codec: Compression) -> list[int]:
         data = conversion.down_convert(build_batch(RECORDS, compression=codec), 1, first_offset=21)
         return [record.offset for record in legacy.read_message_set(data)]
@@ -58,7 +58,7 @@ def test_records_before_the_wanted_offset_go_unless_they_are_compressed() -> Non
     assert offsets(Compression.GZIP) == [20, 21, 25]
 
 
-def test_entries_that_are_old_enough_are_copied_and_a_partial_one_goes() -> None:
+def test_down_conversion_copies_old_entries_and_drops_a_partial_one() -> None:
     old, middle, new = (
         legacy.build_message_set([Record(1, 1, None, b"a")], magic=0),
         legacy.build_message_set([Record(2, 2, None, b"b")], magic=1),
@@ -81,7 +81,7 @@ def test_entries_that_are_old_enough_are_copied_and_a_partial_one_goes() -> None
     ]
 
 
-def test_log_append_time_goes_down_to_magic_1() -> None:
+def test_down_conversion_to_magic_1_keeps_log_append_time() -> None:
     data = conversion.down_convert(
         build_batch(RECORDS, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time=8000), 1
     )
@@ -107,7 +107,7 @@ def test_recompression_changes_nothing_but_the_codec(before: Compression, after:
     )
 
 
-def test_a_buffer_of_all_formats_is_read_in_one_go() -> None:
+def test_a_buffer_of_all_formats_is_read() -> None:
     data = (
         legacy.build_message_set(RECORDS[:1], magic=0)
         + legacy.build_message_set(RECORDS[1:2], magic=1, compression=Compression.GZIP)

@@ -1,6 +1,6 @@
-"""Fifty thousand damaged buffers: nothing but `CorruptRecordError`, nothing that hangs, nothing that grows.
+"""Fifty thousand damaged buffers: readers raise only `CorruptRecordError`, and end in bounded time.
 
-Every damage is repeated with its CRC mended, so that it comes past the first gate.
+Each damaged buffer is read again with a valid length and CRC, so that it passes the first check.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ def seeds() -> list[bytes]:
 
 
 def damage(chance: random.Random, data: bytes) -> bytearray:
-    """One to three bytes changed, or a piece cut out, repeated or replaced by extreme numbers."""
+    """Return the data with one to three changes: another byte, or a piece removed, repeated or overwritten."""
     damaged = bytearray(data)
     for _ in range(chance.randint(1, 3)):
         if not damaged:
@@ -67,8 +67,8 @@ def damage(chance: random.Random, data: bytes) -> bytearray:
     return damaged
 
 
-def mended(damaged: bytearray) -> bytearray:
-    """The same with the length and CRC that its bytes ask for."""
+def with_valid_crc(damaged: bytearray) -> bytearray:
+    """Set the length and the CRC that the other bytes need; return the buffer."""
     if len(damaged) < 26:
         return damaged
     damaged[8:12] = (len(damaged) - 12).to_bytes(4, "big")
@@ -112,16 +112,16 @@ def run(seed: int, rounds: int) -> None:
         damaged = damage(chance, chance.choice(originals))
         try:
             feed(chance, damaged)
-            feed(chance, mended(damaged))
+            feed(chance, with_valid_crc(damaged))
         except Exception as error:
             error.add_note(f"input: {damaged.hex()}")
             raise
 
 
 def test_damaged_buffers_raise_nothing_but_corrupt_record_error() -> None:
-    started = time.monotonic()
+    started = time.process_time()
     run(SEED, 50_000)
-    assert time.monotonic() - started < 60
+    assert time.process_time() - started < 60
 
 
 @pytest.mark.soak

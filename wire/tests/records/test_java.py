@@ -1,6 +1,6 @@
-"""Kafka's own record classes, of 4.3 and 3.9, as the other side: they read what is written here, we what they write.
+"""Kafka's own record classes, of 4.3 and 3.9, read the records that we write, and we read theirs.
 
-One JVM for each release answers all questions, over a pipe; RecordsPeer.java says how.
+One JVM for each release answers all questions over a pipe; RecordsPeer.java describes them.
 """
 
 import subprocess
@@ -281,7 +281,7 @@ def test_java_reads_a_file_of_all_formats(java: Java, tmp_path: Path) -> None:
     ]
 
 
-def test_java_finds_the_same_batches_wrong(java: Java) -> None:
+def test_java_refuses_a_batch_with_a_wrong_crc(java: Java) -> None:
     data = build_batch([Record(0, 5, None, b"value")])
     data[-1] ^= 1
     with pytest.raises(JavaError, match="Corrupt"):
@@ -294,13 +294,13 @@ def test_java_finds_the_same_batches_wrong(java: Java) -> None:
     st.sampled_from([0, 1]),
     st.integers(0, 10),
 )
-def test_going_down_gives_javas_bytes(
+def test_down_conversion_gives_javas_bytes(
     java: Java, batches: list[tuple[list[Record], Compression, bool]], magic: int, skipped: int
 ) -> None:
-    if not hasattr(java, "goes_down"):
-        java.goes_down = down_is_known(java)  # type: ignore[attr-defined]
-    if not java.goes_down:  # type: ignore[attr-defined]
-        return  # 4.x no longer knows how
+    if not hasattr(java, "can_down_convert"):
+        java.can_down_convert = has_down_conversion(java)  # type: ignore[attr-defined]
+    if not java.can_down_convert:  # type: ignore[attr-defined]
+        return  # Kafka 4 has no down-conversion
     data = bytearray()
     for records, codec, control in batches:
         if control:
@@ -318,7 +318,7 @@ def test_going_down_gives_javas_bytes(
         assert ours == theirs
 
 
-def down_is_known(java: Java) -> bool:
+def has_down_conversion(java: Java) -> bool:
     try:
         java.ask("down", build_batch([Record(0, 0, None, b"")]).hex(), 1, 0)
     except JavaError as error:

@@ -90,7 +90,7 @@ def test_magic_0_has_no_timestamp_type() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_zstd_has_no_place_in_a_message_set(magic: int) -> None:
+def test_a_message_set_cannot_be_compressed_with_zstd(magic: int) -> None:
     with pytest.raises(UnsupportedRecordsError):
         legacy.build_message_set(RECORDS, magic=magic, compression=Compression.ZSTD)
     data = bytearray()
@@ -125,7 +125,7 @@ def wrapped(inner: bytes | bytearray | None, *, magic: int = 1, codec: int = Com
     return data
 
 
-def test_wrappers_that_wrap_nonsense_are_invalid() -> None:
+def test_wrappers_with_invalid_inner_messages_are_invalid() -> None:
     nested = wrapped(legacy.build_message_set(RECORDS, magic=1))
     other_magic = wrapped(legacy.build_message_set(RECORDS, magic=0))
     below_zero = wrapped(legacy.build_message_set(RECORDS, magic=1))  # relative offsets 20 to 25 below a wrapper at 3

@@ -31,8 +31,8 @@ def records(count: int = 3, *, timestamp: int = NOW, key: bytes | None = b"k") -
     return [Record(index, timestamp + index, key, b"v%d" % index) for index in range(count)]
 
 
-def mended(data: bytes | bytearray) -> bytearray:
-    """With a right length and CRC."""
+def with_valid_crc(data: bytes | bytearray) -> bytearray:
+    """Return the data with a valid length and CRC."""
     data = bytearray(data)
     data[8:12] = struct.pack(">i", len(data) - 12)
     data[17:21] = struct.pack(">I", crc32c(data[21:]))
@@ -42,11 +42,11 @@ def mended(data: bytes | bytearray) -> bytearray:
 def patched(data: bytes | bytearray, position: int, value: bytes) -> bytearray:
     data = bytearray(data)
     data[position : position + len(value)] = value
-    return mended(data)
+    return with_valid_crc(data)
 
 
 def with_body(data: bytes | bytearray, body: bytes) -> bytearray:
-    return mended(bytes(data[:61]) + body)
+    return with_valid_crc(bytes(data[:61]) + body)
 
 
 def accepted(data: bytes | bytearray | memoryview, rules: ValidationRules) -> tuple[ValidatedRecords, list[Record]]:
@@ -63,12 +63,12 @@ def error(data: bytes | bytearray | memoryview, rules: ValidationRules) -> Error
     return outcome.error
 
 
-# --- batches that are fine
+# --- valid batches
 
 
 @BOTH
 @pytest.mark.parametrize("codec", Compression)
-def test_a_good_batch_stays_as_it_is_and_where_it_is(strict: bool, codec: Compression) -> None:
+def test_a_valid_batch_is_neither_changed_nor_copied(strict: bool, codec: Compression) -> None:
     data = memoryview(build_batch(records(), compression=codec))
     before = bytes(data)
     outcome, found = accepted(data, ValidationRules(strict=strict))
@@ -83,14 +83,14 @@ def test_a_good_batch_stays_as_it_is_and_where_it_is(strict: bool, codec: Compre
 @pytest.mark.parametrize(
     "tail", [b"\1\2\3\4\5", bytes(build_batch(records()))[:70]], ids=["five bytes", "part of a batch"]
 )
-def test_a_partial_entry_behind_the_batch_is_cut_off(strict: bool, tail: bytes) -> None:
+def test_a_partial_entry_after_the_batch_is_cut_off(strict: bool, tail: bytes) -> None:
     data = build_batch(records())
     outcome, _ = accepted(data + tail, ValidationRules(strict=strict))
     assert bytes(outcome.records) == data
 
 
 @BOTH
-def test_log_append_time_is_stamped_in_place(strict: bool) -> None:
+def test_log_append_time_is_written_in_place(strict: bool) -> None:
     data = build_batch(records())
     outcome, found = accepted(data, ValidationRules(strict=strict, timestamp_type=APPEND))
     assert outcome.records is data
@@ -107,27 +107,27 @@ def test_records_in_a_read_only_buffer_are_copied() -> None:
 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, GZIP])
-@pytest.mark.parametrize("lie", [NOW - 50_000, NOW + 50_000, -5])
-def test_reading_all_records_corrects_a_wrong_max_timestamp(codec: Compression, lie: int) -> None:
-    data = patched(build_batch(records(), compression=codec), 35, struct.pack(">q", lie))
+@pytest.mark.parametrize("wrong", [NOW - 50_000, NOW + 50_000, -5])
+def test_reading_all_records_corrects_a_wrong_max_timestamp(codec: Compression, wrong: int) -> None:
+    data = patched(build_batch(records(), compression=codec), 35, struct.pack(">q", wrong))
     outcome, _ = accepted(data, ValidationRules(strict=True))
     assert (outcome.max_timestamp, outcome.max_timestamp_delta, outcome.was_rewritten) == (NOW + 2, 2, False)
 
 
-def test_a_max_timestamp_below_the_first_is_put_right_even_by_default() -> None:
+def test_a_max_timestamp_below_the_first_timestamp_is_corrected() -> None:
     outcome, _ = accepted(patched(build_batch(records()), 35, struct.pack(">q", NOW - 1)), ValidationRules())
     assert outcome.max_timestamp == NOW + 2
 
 
 @BOTH
-def test_records_without_timestamps_are_fine(strict: bool) -> None:
+def test_records_without_timestamps_are_accepted(strict: bool) -> None:
     data = build_batch([record._replace(timestamp=-1) for record in records()])
     outcome, _ = accepted(data, ValidationRules(strict=strict, **LIMITS))  # type: ignore[arg-type]
     assert outcome.max_timestamp == -1
 
 
 @BOTH
-def test_timestamps_within_the_limits_are_fine(strict: bool) -> None:
+def test_timestamps_within_the_limits_are_accepted(strict: bool) -> None:
     edges = [Record(0, NOW, b"k", b""), Record(1, NOW - 100_000, b"k", b""), Record(2, NOW + 100_000, b"k", b"")]
     outcome, found = accepted(build_batch(edges), ValidationRules(strict=strict, **LIMITS))  # type: ignore[arg-type]
     assert (outcome.max_timestamp, outcome.max_timestamp_delta) == (NOW + 100_000, 2)
@@ -161,7 +161,7 @@ def test_a_control_batch_is_not_compressed() -> None:
 
 @pytest.mark.parametrize("before", Compression)
 @pytest.mark.parametrize("after", Compression)
-def test_the_topics_codec_wins(before: Compression, after: Compression) -> None:
+def test_a_batch_gets_the_topics_codec(before: Compression, after: Compression) -> None:
     data = build_batch(records(), compression=before, producer_id=5, producer_epoch=1, base_sequence=7)
     outcome, found = accepted(data, ValidationRules(compression=after))
     assert outcome.header is not None
@@ -178,7 +178,7 @@ def test_negative_timestamps_are_kept_but_rejected_in_a_rebuilt_batch() -> None:
     assert error(legacy.build_message_set(below, magic=1), ValidationRules()) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_recompression_comes_with_log_append_time() -> None:
+def test_a_recompressed_batch_gets_log_append_time() -> None:
     outcome, found = accepted(build_batch(records()), ValidationRules(compression=GZIP, timestamp_type=APPEND))
     assert (outcome.was_rewritten, outcome.log_append_time) == (True, NOW)
     assert [record.timestamp for record in found] == [NOW] * 3
@@ -291,7 +291,7 @@ def test_malformed_compressed_data_are_an_unknown_server_error(codec: Compressio
     assert error(data, ValidationRules(strict=True)) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_a_bomb_is_too_large() -> None:
+def test_records_that_expand_beyond_the_limit_are_too_large() -> None:
     data = build_batch([Record(0, NOW, None, bytes(100_000))], compression=GZIP)
     assert error(data, ValidationRules(strict=True, expansion_limit=50_000)) is ErrorCode.MESSAGE_TOO_LARGE
 
@@ -374,7 +374,7 @@ def test_a_batch_with_log_append_time_is_rejected(strict: bool, topic: Timestamp
 @BOTH
 @pytest.mark.parametrize("codec", OLD_CODECS)
 @pytest.mark.parametrize("magic", [0, 1])
-def test_an_old_set_becomes_one_batch(strict: bool, codec: Compression, magic: int) -> None:
+def test_an_old_message_set_becomes_one_batch(strict: bool, codec: Compression, magic: int) -> None:
     data = legacy.build_message_set(records(), magic=magic, compression=codec)
     outcome, found = accepted(data, ValidationRules(strict=strict))
     assert outcome.header is not None
@@ -384,7 +384,7 @@ def test_an_old_set_becomes_one_batch(strict: bool, codec: Compression, magic: i
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_an_old_set_obeys_the_topic(magic: int) -> None:
+def test_an_old_message_set_obeys_the_topics_settings(magic: int) -> None:
     plain = legacy.build_message_set(records(), magic=magic)
     outcome, found = accepted(plain, ValidationRules(compression=GZIP, timestamp_type=APPEND))
     assert outcome.header is not None
@@ -423,7 +423,7 @@ def flipped(data: bytearray) -> bytearray:
     return data
 
 
-OLD_AND_REFUSED: dict[str, tuple[Callable[[int], bytes | bytearray], ErrorCode]] = {
+REFUSED_MESSAGE_SETS: dict[str, tuple[Callable[[int], bytes | bytearray], ErrorCode]] = {
     "two wrappers": (
         lambda magic: legacy.build_message_set(records(), magic=magic, compression=GZIP) * 2,
         ErrorCode.INVALID_RECORD,
@@ -441,14 +441,14 @@ OLD_AND_REFUSED: dict[str, tuple[Callable[[int], bytes | bytearray], ErrorCode]]
         ),
         ErrorCode.INVALID_RECORD,
     ),
-    "an unknown magic behind a message": (
+    "an unknown magic after a message": (
         lambda magic: (
             legacy.build_message_set(records(1), magic=magic)
             + patched_magic(legacy.build_message_set(records(1), magic=magic), 17)
         ),
         ErrorCode.CORRUPT_MESSAGE,
     ),
-    "a batch behind a message": (
+    "a batch after a message": (
         lambda magic: legacy.build_message_set(records(), magic=magic) + build_batch(records()),
         ErrorCode.INVALID_RECORD,
     ),
@@ -483,9 +483,9 @@ OLD_AND_REFUSED: dict[str, tuple[Callable[[int], bytes | bytearray], ErrorCode]]
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("case", OLD_AND_REFUSED)
+@pytest.mark.parametrize("case", REFUSED_MESSAGE_SETS)
 def test_a_wrong_message_set_is_rejected(case: str, magic: int) -> None:
-    build, expected = OLD_AND_REFUSED[case]
+    build, expected = REFUSED_MESSAGE_SETS[case]
     assert error(build(magic), ValidationRules()) is expected
 
 

@@ -1,5 +1,5 @@
-"""Apache Kafka itself decides: random batches and message sets, good and bad, go to it and to `validate`; both must
-agree on the error code, on which records are at fault, and on every byte that is stored.
+"""Apache Kafka as the oracle: it and `validate` get random batches and message sets, valid and invalid. Both must agree
+on the error code, on the records with errors, and on every stored byte.
 
 4.3 gets batches (Produce v9), 3.9 also message sets of magic 0 and 1 (Produce v2).
 """
@@ -78,7 +78,7 @@ class Refused:
 
 
 class Kafka:
-    """A broker with one topic of each kind, spoken to in bytes."""
+    """A connection to a broker that has one topic of each kind."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
@@ -164,8 +164,8 @@ def record_lists(draw: st.DrawFn) -> list[Record]:
     return [Record(index, -1 if without else NOW + age, key, value) for index, (key, age, value) in enumerate(drawn)]
 
 
-# Position, layout and value of a field that lies.
-LIES: list[tuple[int, str, int]] = [
+# Position, layout and value of a wrong field.
+WRONG_FIELDS: list[tuple[int, str, int]] = [
     (0, ">q", 5),
     (8, ">i", 10),
     (8, ">i", 40),
@@ -200,7 +200,7 @@ def produced_batches(draw: st.DrawFn) -> bytes:
         log_append_time=draw(st.sampled_from([NOW, -1, NOW + DAY_MS])),
     )
     if draw(st.integers(0, 2)) == 0:
-        position, layout, value = draw(st.sampled_from(LIES))
+        position, layout, value = draw(st.sampled_from(WRONG_FIELDS))
         struct.pack_into(layout, data, position, value)
         if position != 17:
             data[17:21] = struct.pack(">I", crc32c(data[21:]))
@@ -219,13 +219,13 @@ def produced_batches(draw: st.DrawFn) -> bytes:
 
 
 def without_clock(message: str | None) -> str | None:
-    """A message without the range that depends on the broker's clock, and without Kafka's words for a record."""
+    """Return a message without the range that depends on the broker's clock, and without Kafka's text for a record."""
     return None if message is None else re.sub(r"within .*|in message .*?\)", "", message)
 
 
-# Kafka's reader does not foresee that compressed data may be broken: whether it stumbles over its decompressor or over
-# a record that makes no sense depends on how far it got.
-UNFORESEEN = {ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_RECORD}
+# For damaged compressed data Kafka's error depends on the place of the damage: its decompressor fails, or the
+# decompressed data are no valid record.
+ERRORS_OF_DAMAGED_DATA = {ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_RECORD}
 
 
 def compare(topic: str, data: bytes, theirs: Stored | Refused) -> None:
@@ -234,7 +234,7 @@ def compare(topic: str, data: bytes, theirs: Stored | Refused) -> None:
     ours = validate(bytearray(data), rules, now, partition=f"{topic}-0")
     if isinstance(theirs, Refused):
         assert isinstance(ours, Rejection), f"Kafka: {theirs}"
-        if theirs.error in UNFORESEEN and ours.error in UNFORESEEN and not theirs.faults:
+        if theirs.error in ERRORS_OF_DAMAGED_DATA and ours.error in ERRORS_OF_DAMAGED_DATA and not theirs.faults:
             return
         assert ours.error is theirs.error
         if theirs.faults:

@@ -1,4 +1,4 @@
-"""The record code of kafka-python, aiokafka and kio: what they write is read here, what is written here they read."""
+"""kafka-python, aiokafka and kio read the records that we write, and we read theirs."""
 
 import datetime
 import io

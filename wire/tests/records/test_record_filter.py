@@ -58,24 +58,22 @@ def test_retained_records_and_the_offsets_of_the_batch_are_unchanged(
     assert left.max_timestamp == max(records[at].timestamp for at in kept)
     same = ("base_offset", "last_offset", "producer_id", "producer_epoch", "base_sequence", "compression")
     assert [getattr(left, name) for name in same] == [getattr(header, name) for name in same]
-    steps, bit_by_bit = _done(
-        record_filter.retain_in_slices(header, body, found, kept, 2, delete_horizon_ms=horizon_ms)
-    )
-    assert bit_by_bit == after
+    steps, in_slices = _run(record_filter.retain_in_slices(header, body, found, kept, 2, delete_horizon_ms=horizon_ms))
+    assert in_slices == after
     assert steps == [False] * ((len(kept) + 1) // 2) + [True] * header.is_compressed
 
 
-def _done(work: Generator[bool, None, bytearray]) -> tuple[list[bool], bytearray]:
-    """Return what a generator yields, and what it returns."""
+def _run(work: Generator[bool, None, bytearray]) -> tuple[list[bool], bytearray]:
+    """Return the values that a generator yields, and the value that it returns."""
     steps: list[bool] = []
     while True:
         try:
             steps.append(next(work))
-        except StopIteration as over:
-            return steps, over.value
+        except StopIteration as finished:
+            return steps, finished.value
 
 
-def test_a_horizon_that_is_there_stays() -> None:
+def test_an_existing_delete_horizon_stays() -> None:
     builder = BatchBuilder(delete_horizon_ms=77)
     for at in range(3):
         builder.append(1000 + at, b"k", None)
@@ -87,7 +85,7 @@ def test_a_horizon_that_is_there_stays() -> None:
     assert [record.timestamp for record in read_records(after, batch.read_header(after))] == [1001]
 
 
-def test_with_log_append_time_the_batch_keeps_its_time() -> None:
+def test_a_batch_with_log_append_time_keeps_its_max_timestamp() -> None:
     records = [Record(at, 5 + at, b"k", b"v") for at in range(3)]
     before = build_batch(records, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time=900)
     header = batch.read_header(before)

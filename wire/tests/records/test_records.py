@@ -1,4 +1,4 @@
-"""Records inside a batch: round trips, and bounds on everything that a sender could lie about."""
+"""Records inside a batch: encoding and decoding, and the bounds of each length and count."""
 
 from itertools import pairwise
 
@@ -31,7 +31,7 @@ def record_lists(draw: st.DrawFn) -> list[Record]:
 
 
 @given(record_lists(), st.sampled_from(Compression))
-def test_a_built_message_set_is_read_back(records: list[Record], compression: Compression) -> None:
+def test_a_built_batch_is_read_back(records: list[Record], compression: Compression) -> None:
     data = build_batch(records, compression=compression)
     header = batch.read_header(data)
     batch.check_crc(data, header)
@@ -61,7 +61,7 @@ def test_header_names_that_are_not_utf_8_survive() -> None:
     assert list(decode(data, 1, 0, 0)) == records
 
 
-def test_records_are_decoded_as_they_are_asked_for() -> None:
+def test_records_are_decoded_one_at_a_time() -> None:
     good = encode([Record(0, 0, b"a", b"b")], 0, 0)
     records = decode(good + b"\xff", 2, 0, 0)
     assert next(records) == Record(0, 0, b"a", b"b")
@@ -70,14 +70,14 @@ def test_records_are_decoded_as_they_are_asked_for() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 1 << 30, -1])
-def test_a_count_that_is_not_that_of_the_records_is_invalid(count: int) -> None:
+def test_a_count_other_than_the_number_of_records_is_invalid(count: int) -> None:
     data = encode([Record(0, 0, b"a", b"b"), Record(1, 0, b"a", b"b")], 0, 0)
     with pytest.raises(InvalidRecordError):
         list(decode(data, count, 0, 0))
 
 
 def record_of(*parts: bytes | int) -> bytes:
-    """A record of these parts (numbers as zigzag varints) with its right length."""
+    """Return a record of these parts (numbers as zigzag varints) with a valid length."""
     body = bytearray()
     for part in parts:
         if isinstance(part, int):
@@ -133,7 +133,7 @@ def test_a_broken_record_is_invalid(data: bytes) -> None:
         list(decode(data, 1, 0, 0))
 
 
-def test_a_record_cannot_borrow_from_the_next_one() -> None:
+def test_a_key_cannot_extend_into_the_next_record() -> None:
     first = record_of(b"\0", 0, 0, 6, b"abc")
     second = record_of(b"\0", 0, 1, -1, -1, 0)
     with pytest.raises(InvalidRecordError):
@@ -159,7 +159,7 @@ def test_no_more_than_the_limit_is_decompressed(compression: Compression) -> Non
         list(read_records(data, header, 99_999))
 
 
-def test_a_builder_counts_offsets_up_and_refuses_to_go_back() -> None:
+def test_a_builder_counts_offsets_up_and_refuses_a_lower_one() -> None:
     builder = BatchBuilder(base_offset=10)
     builder.append(1, None, b"a")
     builder.append(2, None, b"b", offset=15)
