@@ -105,19 +105,20 @@ def test_nothing_is_recorded_when_nothing_changes() -> None:
 def test_every_change_but_an_expanded_isr_may_bump_the_leader_epoch() -> None:
     before = partition((1, 2), (1, 2), 1)
 
-    def counted(wanted: PartitionRegistration) -> tuple[int, int]:
+    def epoch_changes(wanted: PartitionRegistration) -> tuple[int, int]:
+        """Return how far the leader epoch moves without and with `bump_leader_epoch`."""
         found = []
-        for tells_all in (False, True):
+        for bump in (False, True):
             record = partition_change_record(
-                ZERO_UUID, 0, before, wanted, active=lambda broker: True, bump_leader_epoch=tells_all
+                ZERO_UUID, 0, before, wanted, active=lambda broker: True, bump_leader_epoch=bump
             )
             assert record is not None
             found.append(changed_partition(before, record).leader_epoch - before.leader_epoch)
         return found[0], found[1]
 
-    assert counted(before._replace(isr=(1,))) == (0, 1)
-    assert counted(before._replace(replicas=(1, 2, 3), adding_replicas=(3,))) == (0, 1)
-    assert counted(before._replace(replicas=(2, 1))) == (0, 1)
-    assert counted(before._replace(leader_recovery_state=RECOVERING)) == (0, 0)
+    assert epoch_changes(before._replace(isr=(1,))) == (0, 1)
+    assert epoch_changes(before._replace(replicas=(1, 2, 3), adding_replicas=(3,))) == (0, 1)
+    assert epoch_changes(before._replace(replicas=(2, 1))) == (0, 1)
+    assert epoch_changes(before._replace(leader_recovery_state=RECOVERING)) == (0, 0)
     before = partition((1, 2, 3), (1, 2), 1)
-    assert counted(before._replace(isr=(1, 2, 3))) == (0, 0)
+    assert epoch_changes(before._replace(isr=(1, 2, 3))) == (0, 0)

@@ -17,18 +17,18 @@ RELEASES = {
 }
 
 
-def answers(emulation: Emulation) -> list[dict[str, Any]]:
+def responses(emulation: Emulation) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (FACTS / RELEASES[emulation]).read_text().splitlines()]
 
 
 @pytest.mark.parametrize("emulation", RELEASES)
 def test_an_emulated_release_advertises_exactly_its_apis_and_features(emulation: Emulation) -> None:
-    for answer in answers(emulation):
-        assert emulation.apis == {int(key): tuple(versions) for key, versions in answer["apis"].items()}
-        ours = [[name, *levels] for name, levels in emulation.advertised_features(answer["version"]).items()]
-        assert ours == answer["supported"]
+    for response in responses(emulation):
+        assert emulation.apis == {int(key): tuple(versions) for key, versions in response["apis"].items()}
+        ours = [[name, *levels] for name, levels in emulation.advertised_features(response["version"]).items()]
+        assert ours == response["supported"]
         assert sorted(emulation.initial.finalized.items()) == sorted(
-            (name, low) for name, low, _ in answer["finalized"]
+            (name, low) for name, low, _ in response["finalized"]
         )
 
 
@@ -40,10 +40,10 @@ def test_the_default_has_all_served_apis_and_the_features_of_4_3() -> None:
 
 def test_a_feature_is_served_where_its_first_api_is() -> None:
     every = Emulation.KAFKA_4_3.initial.finalized
-    of_clients = {"group.version", "share.version", "streams.version"}
-    assert served_features(every, ()).keys() == every.keys() - of_clients
+    protocol_features = {"group.version", "share.version", "streams.version"}
+    assert served_features(every, ()).keys() == every.keys() - protocol_features
     one = served_features(every, {ApiKey.CONSUMER_GROUP_HEARTBEAT})
-    assert one == {name: level for name, level in every.items() if name not in of_clients - {"group.version"}}
+    assert one == {name: level for name, level in every.items() if name not in protocol_features - {"group.version"}}
     assert list(one) == [name for name in every if name in one]
     older = Emulation.KAFKA_3_9.supported
     assert served_features(older, ()) == older

@@ -89,7 +89,7 @@ async def test_a_restart_restores_the_image(tmp_path: Path, kill: bool) -> None:
 
 
 @pytest.mark.parametrize("kill", [False, True])
-async def test_a_restart_reads_the_snapshot_and_what_came_after_it(tmp_path: Path, kill: bool) -> None:
+async def test_a_restart_reads_the_snapshot_and_the_records_after_it(tmp_path: Path, kill: bool) -> None:
     async with running(tmp_path, kill=kill) as controller:
         await join(controller, 1, 11)
         await controller.submit(topics("early", partitions=3))
@@ -238,7 +238,7 @@ async def test_a_failed_snapshot_does_not_stop_the_controller(tmp_path: Path) ->
         assert list((tmp_path / METADATA).glob("*.checkpoint"))
 
 
-async def test_a_metadata_transaction_that_was_never_ended_is_aborted(tmp_path: Path) -> None:
+async def test_a_restart_aborts_an_incomplete_metadata_transaction(tmp_path: Path) -> None:
     async with running(tmp_path, kill=True) as controller:
         image = controller.image
         await controller.store.append(

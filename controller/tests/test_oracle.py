@@ -57,7 +57,7 @@ def oracle() -> Iterator[Connection]:
         connection.close()
 
 
-def test_topics_are_refused_as_kafka_refuses_them(oracle: Connection) -> None:
+def test_kafka_refuses_the_same_topics_with_the_same_messages(oracle: Connection) -> None:
     differences = []
     for wanted, error, message in REFUSED_TOPICS:
         response = oracle.ask(CreateTopicsRequest(topics=[wanted]), 7, CreateTopicsResponse)
@@ -67,7 +67,7 @@ def test_topics_are_refused_as_kafka_refuses_them(oracle: Connection) -> None:
     assert differences == []
 
 
-def test_growth_is_refused_as_kafka_refuses_it(oracle: Connection) -> None:
+def test_kafka_refuses_the_same_new_partitions_with_the_same_messages(oracle: Connection) -> None:
     differences = []
     for request, error, message in GROW_REFUSED:
         result = oracle.ask(request, 3, CreatePartitionsResponse).results[0]
@@ -76,7 +76,7 @@ def test_growth_is_refused_as_kafka_refuses_it(oracle: Connection) -> None:
     assert differences == []
 
 
-def test_configurations_are_refused_as_kafka_refuses_them(oracle: Connection) -> None:
+def test_kafka_refuses_the_same_configurations_with_the_same_messages(oracle: Connection) -> None:
     differences = []
     for kind, name, item, error, message in REFUSED_CONFIGS:
         if kind == 8:

@@ -34,7 +34,7 @@ def _records(dump: str) -> list[tuple[str, dict[str, Any]]]:
     return [(record["type"], record["data"]) for record in found]
 
 
-def _with_configs(name: str, partitions: int, **configs: str) -> CreateTopicsRequest:
+def _topic_with_configs(name: str, partitions: int, **configs: str) -> CreateTopicsRequest:
     rows = [CreateTopicsRequest.CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
     return CreateTopicsRequest([CreateTopicsRequest.CreatableTopic(name, partitions, 1, [], rows)])
 
@@ -47,7 +47,7 @@ async def _write(path: Path, emulation: Emulation = Emulation.UNION) -> str:
     directory.close_without_writing()
     async with running(path, emulation=emulation) as controller:
         await join(controller, 1, 11)
-        await controller.submit(_with_configs("one", 1, retention_ms="3600000"))
+        await controller.submit(_topic_with_configs("one", 1, retention_ms="3600000"))
         await controller.submit(topics("two", partitions=3))
         assert isinstance(controller.store, MetadataLogStore)
         snapshot = controller.store.write_snapshot().file_name

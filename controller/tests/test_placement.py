@@ -1,4 +1,4 @@
-"""Placement: balance, racks, shift, and errors."""
+"""Placement: balance, racks, the shift of followers, and errors."""
 
 import random
 from collections import Counter
@@ -52,16 +52,14 @@ def test_a_partition_uses_every_rack_before_any_rack_twice(
 
 
 @given(st.integers(2, 6), st.integers(1, 30), st.integers(1, 30), seeds)
-def test_a_topic_that_grew_is_placed_as_if_it_had_been_so_from_the_start(
-    count: int, first: int, more: int, seed: int
-) -> None:
+def test_new_partitions_are_placed_as_if_created_with_the_topic(count: int, first: int, more: int, seed: int) -> None:
     start = Start(seed % count, seed % 7)
     brokers = brokers_of([None] * count)
     grown = place_from(start, brokers, range(first), 2) + place_from(start, brokers, range(first, first + more), 2)
     assert grown == place_from(start, brokers, range(first + more), 2)
 
 
-def test_followers_shift_each_time_the_leaders_have_gone_round() -> None:
+def test_followers_shift_after_each_round_of_leaders() -> None:
     assert place_from(Start(0, 0), brokers_of([None] * 3), range(7), 2) == [
         [1, 2],
         [2, 3],
@@ -73,7 +71,7 @@ def test_followers_shift_each_time_the_leaders_have_gone_round() -> None:
     ]
 
 
-def test_brokers_are_dealt_out_rack_by_rack() -> None:
+def test_brokers_are_taken_from_the_racks_in_turn() -> None:
     assert rack_alternated(brokers_of(["b", "a", "b", "a", "c", "a"])) == [2, 1, 5, 4, 3, 6]
 
 
@@ -84,7 +82,7 @@ def test_fenced_brokers_come_last_and_never_lead() -> None:
     assert {tuple(sorted(replicas[:2])) for replicas in placed} == {(1, 3)}
 
 
-def test_what_cannot_be_placed_is_refused_in_kafkas_words() -> None:
+def test_an_impossible_placement_is_refused_with_kafkas_message() -> None:
     def refusal(brokers: list[UsableBroker], factor: int) -> str:
         with pytest.raises(PlacementError) as caught:
             place(brokers, range(1), factor, random.Random(1).randrange)
@@ -99,7 +97,7 @@ def test_what_cannot_be_placed_is_refused_in_kafkas_words() -> None:
     assert refusal([UsableBroker(1, fenced=True)], 1).startswith("All brokers are currently fenced")
 
 
-def test_an_assignment_by_hand_must_have_as_many_replicas_as_the_others() -> None:
+def test_a_manual_assignment_must_have_as_many_replicas_as_the_others() -> None:
     check_assignment([2, 1], {1: None, 2: None}, 2)
     with pytest.raises(PlacementError, match=r"includes a partition with 1 replica\(s\), but this is not consistent"):
         check_assignment([1], {1: None, 2: None}, 2)

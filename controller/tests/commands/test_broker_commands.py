@@ -97,7 +97,7 @@ def test_an_unfenced_broker_leads_leaderless_partitions() -> None:
 
 
 def without_two() -> ClusterImage:
-    """Broker 2 is fenced, and an eligible leader, because fewer than min.insync.replicas=3 are in sync."""
+    """Return an image in which broker 2 is fenced, and an eligible leader because of min.insync.replicas=3."""
     configured = image_of([ConfigRecord(2, "t", "min.insync.replicas", "3")], THREE)
     image = image_of(fence_broker(configured, 2, context()), configured)
     assert (partition(image).isr, partition(image).eligible_leader_replicas) == ((1, 3), (2,))
@@ -283,7 +283,7 @@ def test_a_fenced_broker_cannot_join_an_isr() -> None:
     assert response.topics[0].partitions[0].error_code == ErrorCode.INELIGIBLE_REPLICA
 
 
-def test_a_broker_of_an_old_epoch_changes_nothing() -> None:
+def test_an_alter_partition_of_a_stale_broker_epoch_is_refused() -> None:
     image, response = propose(THREE, [1, 2], broker_epoch=10)
     assert (image.topics, response.error_code, response.topics) == (THREE.topics, ErrorCode.STALE_BROKER_EPOCH, [])
 
@@ -292,12 +292,12 @@ def test_a_broker_of_an_old_epoch_changes_nothing() -> None:
 
 
 def test_producer_id_blocks_never_overlap() -> None:
-    image, given = THREE, []
+    image, blocks = THREE, []
     for broker in (1, 2, 1):
         records, response = allocate_producer_ids(image, AllocateProducerIdsRequest(broker, 10 + broker), context())
         image = image_of(records, image)
-        given.append((response.producer_id_start, response.producer_id_len))
-    assert given == [(0, 1000), (1000, 1000), (2000, 1000)]
+        blocks.append((response.producer_id_start, response.producer_id_len))
+    assert blocks == [(0, 1000), (1000, 1000), (2000, 1000)]
     assert (
         allocate_producer_ids(image, AllocateProducerIdsRequest(9, 1), context())[1].error_code
         == ErrorCode.BROKER_ID_NOT_REGISTERED
@@ -326,7 +326,7 @@ DOWN = (
         ("transaction.version", 3, 1, "Local controller 1 only supports versions 0-2"),
     ],
 )
-def test_levels_are_not_changed_and_the_refusal_says_why(feature: str, level: int, kind: int, why: str) -> None:
+def test_a_refused_level_is_not_changed_and_the_message_says_why(feature: str, level: int, kind: int, why: str) -> None:
     update = UpdateFeaturesRequest.FeatureUpdateKey(feature, level, False, kind)
     records, response = update_features(THREE, UpdateFeaturesRequest(feature_updates=[update]), context())
     assert (records, response.error_code, response.error_message) == (
@@ -337,13 +337,13 @@ def test_levels_are_not_changed_and_the_refusal_says_why(feature: str, level: in
     )
 
 
-def test_a_level_that_is_already_there_is_no_change() -> None:
+def test_an_update_to_the_current_level_changes_nothing() -> None:
     update = UpdateFeaturesRequest.FeatureUpdateKey("metadata.version", 30, False, 1)
     records, response = update_features(THREE, UpdateFeaturesRequest(feature_updates=[update]), context())
     assert (records, response.error_code, response.error_message) == ([], ErrorCode.NONE, None)
 
 
-def test_the_version_of_transactions_goes_down_and_up() -> None:
+def test_transaction_version_can_be_lowered_and_raised() -> None:
     def after(image: ClusterImage, level: int, kind: int, *, validate_only: bool = False) -> ClusterImage:
         update = UpdateFeaturesRequest.FeatureUpdateKey("transaction.version", level, False, kind)
         request = UpdateFeaturesRequest(feature_updates=[update], validate_only=validate_only)
@@ -364,7 +364,7 @@ def test_the_version_of_transactions_goes_down_and_up() -> None:
     assert (response.error_message or "").endswith("Can't downgrade to a newer version.")
 
 
-def test_a_feature_that_announces_a_protocol_goes_up_where_it_is_supported() -> None:
+def test_a_feature_of_a_protocol_can_be_raised_where_it_is_supported() -> None:
     update = UpdateFeaturesRequest.FeatureUpdateKey("group.version", 1, False, 1)
     request = UpdateFeaturesRequest(feature_updates=[update])
     supported = Emulation.UNION.supported

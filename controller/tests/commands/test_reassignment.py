@@ -1,4 +1,4 @@
-"""Reassignments and requested elections: the partition after each request."""
+"""Reassignments and elections: the partition after each request."""
 
 from dataclasses import replace
 
@@ -41,13 +41,13 @@ def partition(image: ClusterImage) -> PartitionRegistration:
 
 
 def reassigned(image: ClusterImage, replicas: list[int] | None, topic: str = "t", **more: bool) -> ClusterImage:
-    """Return the partition after the request, which must succeed."""
-    image, error = asked(image, replicas, topic, **more)
+    """Return the image after the request, which must succeed."""
+    image, error = altered(image, replicas, topic, **more)
     assert error == (ErrorCode.NONE, None)
     return image
 
 
-def asked(
+def altered(
     image: ClusterImage, replicas: list[int] | None, topic: str = "t", index: int = 0, **more: bool
 ) -> tuple[ClusterImage, tuple[int, str | None]]:
     request = AlterPartitionReassignmentsRequest(
@@ -64,7 +64,7 @@ def asked(
 
 
 def isr_changed(image: ClusterImage, isr: list[int]) -> tuple[ClusterImage, int]:
-    """Return the partition after the leader's AlterPartition, and the error of the response."""
+    """Return the image after the leader's AlterPartition, and the error of the response."""
     now = partition(image)
     proposal = AlterPartitionRequest.PartitionData(
         0, now.leader_epoch, isr, leader_recovery_state=0, partition_epoch=now.partition_epoch
@@ -78,16 +78,16 @@ def isr_changed(image: ClusterImage, isr: list[int]) -> tuple[ClusterImage, int]
     return image_of(records, image), response.topics[0].partitions[0].error_code
 
 
-def test_a_move_keeps_the_old_replicas_until_the_new_ones_are_in_sync() -> None:
+def test_a_reassignment_keeps_old_replicas_until_new_ones_are_in_sync() -> None:
     image = reassigned(with_partition([1, 2, 3], [1, 2, 3]), [4, 5, 3])
-    under_way = partition(image)
-    assert (under_way.replicas, under_way.adding_replicas, under_way.removing_replicas) == (
+    ongoing = partition(image)
+    assert (ongoing.replicas, ongoing.adding_replicas, ongoing.removing_replicas) == (
         (4, 5, 3, 1, 2),
         (4, 5),
         (1, 2),
     )
-    assert under_way.directories == tuple(directory_of(broker) for broker in (4, 5, 3, 1, 2))
-    assert (under_way.isr, under_way.leader, under_way.leader_epoch) == ((1, 2, 3), 1, 3)
+    assert ongoing.directories == tuple(directory_of(broker) for broker in (4, 5, 3, 1, 2))
+    assert (ongoing.isr, ongoing.leader, ongoing.leader_epoch) == ((1, 2, 3), 1, 3)
 
     image, error = isr_changed(image, [1, 2, 3, 4])
     assert (error, partition(image).reassigning) == (ErrorCode.NONE, True)
@@ -100,38 +100,38 @@ def test_a_move_keeps_the_old_replicas_until_the_new_ones_are_in_sync() -> None:
     assert done.directories == tuple(directory_of(broker) for broker in (4, 5, 3))
 
 
-def test_a_leader_that_stays_gets_a_new_epoch_when_another_replica_goes() -> None:
+def test_a_removed_replica_increments_the_epoch_of_the_same_leader() -> None:
     image = reassigned(with_partition([1, 2], [1, 2]), [1, 3])
     image, error = isr_changed(image, [1, 2, 3])
     assert error == ErrorCode.NONE
     assert (partition(image).replicas, partition(image).leader, partition(image).leader_epoch) == ((1, 3), 1, 4)
 
 
-def test_fewer_replicas_need_no_waiting() -> None:
+def test_a_removal_completes_immediately_if_the_others_are_in_sync() -> None:
     image = reassigned(with_partition([1, 2, 3], [1, 2, 3]), [2, 1])
     assert (partition(image).replicas, partition(image).isr, partition(image).reassigning) == ((2, 1), (1, 2), False)
     assert (partition(image).leader, partition(image).leader_epoch) == (1, 4)
 
 
-def test_a_move_that_adds_replicas_waits_for_no_others() -> None:
+def test_a_reassignment_completes_when_its_added_replicas_are_in_sync() -> None:
     image = reassigned(with_partition([1, 2], [1]), [3, 2])
     image, _ = isr_changed(image, [1, 3])
     assert (partition(image).replicas, partition(image).isr, partition(image).reassigning) == ((3, 2), (3,), False)
 
 
-def test_a_move_that_only_removes_replicas_waits_for_those_that_stay() -> None:
+def test_a_removal_completes_when_all_target_replicas_are_in_sync() -> None:
     image = reassigned(with_partition([1, 2, 3], [1, 2]), [3, 1])
     assert (partition(image).replicas, partition(image).removing_replicas) == ((3, 1, 2), (2,))
     image, _ = isr_changed(image, [1, 2, 3])
     assert (partition(image).replicas, partition(image).isr, partition(image).reassigning) == ((3, 1), (1, 3), False)
 
 
-def test_another_order_changes_who_is_preferred_and_nothing_else() -> None:
+def test_another_order_of_replicas_changes_only_the_preferred_leader() -> None:
     image = reassigned(with_partition([1, 2, 3], [1, 2, 3]), [3, 2, 1])
     assert (partition(image).replicas, partition(image).leader, partition(image).leader_epoch) == ((3, 2, 1), 1, 3)
 
 
-def test_a_move_can_be_replaced_by_another() -> None:
+def test_a_reassignment_can_be_replaced_by_another() -> None:
     image = reassigned(with_partition([1, 2], [1, 2]), [3, 4])
     image = reassigned(image, [3, 5])
     now = partition(image)
@@ -168,13 +168,13 @@ def test_a_cancelled_reassignment_keeps_the_old_replicas() -> None:
     assert (now.replicas, now.isr, now.leader, now.reassigning) == ((1, 2), (1, 2), 1, False)
 
 
-def test_cancelling_may_need_an_unclean_election() -> None:
+def test_a_cancellation_that_needs_an_unclean_election_is_refused() -> None:
     image = reassigned(with_partition([1, 2], [1, 2]), [3, 4])
     image, _ = isr_changed(image, [1, 2, 3])
     for broker in (1, 2):
         image = image_of(fence_broker(image, broker, context()), image)
     assert (partition(image).leader, partition(image).isr) == (3, (3,))
-    image, (error, message) = asked(image, None)
+    image, (error, message) = altered(image, None)
     assert error == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert "unclean" in (message or "")
 
@@ -194,7 +194,7 @@ def test_an_invalid_reassignment_is_refused(
     replicas: list[int] | None, topic: str, index: int, error: ErrorCode
 ) -> None:
     before = with_partition([1, 2], [1, 2])
-    image, (found, _) = asked(before, replicas, topic, index)
+    image, (found, _) = altered(before, replicas, topic, index)
     assert (found, partition(image)) == (error, partition(before))
 
 
@@ -215,9 +215,9 @@ def test_an_unregistered_broker_may_keep_a_replica_but_not_get_one() -> None:
     assert error([1, 9], allow_unregistered=True) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def test_the_replication_factor_can_be_protected() -> None:
+def test_a_request_can_forbid_another_replication_factor() -> None:
     before = with_partition([1, 2], [1, 2])
-    image, (error, _) = asked(before, [1, 2, 3], allow_replication_factor_change=False)
+    image, (error, _) = altered(before, [1, 2, 3], allow_replication_factor_change=False)
     assert (error, partition(image)) == (ErrorCode.INVALID_REPLICATION_FACTOR, partition(before))
     image = reassigned(before, [3, 4], allow_replication_factor_change=False)
     assert partition(image).adding_replicas == (3, 4)
@@ -235,10 +235,10 @@ def test_only_reassignments_in_progress_are_listed() -> None:
     (topic,) = list_reassignments(image, ListPartitionReassignmentsRequest(), context())[1].topics
     (found,) = topic.partitions
     assert (topic.name, found.replicas, found.adding_replicas, found.removing_replicas) == ("t", [1, 3, 2], [3], [2])
-    asked_for = [
+    requested = [
         ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics(name, [0, 5]) for name in ("t", "u", "none")
     ]
-    assert list_reassignments(image, ListPartitionReassignmentsRequest(topics=asked_for), context())[1].topics == [
+    assert list_reassignments(image, ListPartitionReassignmentsRequest(topics=requested), context())[1].topics == [
         topic
     ]
 
@@ -253,12 +253,12 @@ def elected(image: ClusterImage, election_type: int, partitions: list[int] | Non
     return image_of(records, image), errors
 
 
-def test_the_preferred_replica_leads_again_when_asked() -> None:
+def test_a_preferred_election_elects_the_preferred_replica() -> None:
     image, errors = elected(with_partition([1, 2, 3], [1, 2, 3], leader=2), PREFERRED, [0])
     assert (errors, partition(image).leader, partition(image).leader_epoch) == ([ErrorCode.NONE], 1, 4)
 
 
-def test_an_election_that_is_not_needed_or_not_possible_says_so() -> None:
+def test_an_unneeded_or_impossible_election_gets_an_error() -> None:
     assert elected(with_partition([1, 2], [1, 2]), PREFERRED, [0, 3])[1] == [
         ErrorCode.ELECTION_NOT_NEEDED,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -303,7 +303,7 @@ def test_leaders_are_balanced_above_the_percentage_only() -> None:
     image = image_with(2)
     image = image_of(balance(image, with_percentage), image)
     assert {partition.leader for partition in image.topics["t"].partitions} == {1}
-    assert len(balance(image_with(1), context())) == 1, "4.3 knows no percentage"
+    assert len(balance(image_with(1), context())) == 1, "4.3 has no percentage"
 
 
 @pytest.mark.parametrize("over_zookeeper", [False, True])

@@ -38,13 +38,13 @@ SOME = with_topics(ONE, topic("ok"), topic("a.b"), topic("two", 2))
 @pytest.mark.parametrize("name", ["remote.log.delete.on.disable", "remote.log.copy.disable"])
 def test_remote_log_switches_are_refused_in_zookeeper_mode(name: str) -> None:
     over_zookeeper = replace(ONE, levels=Levels({}, inter_broker_protocol=21))
-    said = []
+    results = []
     for image in (ONE, over_zookeeper):
         for value in ("false", "TRUE"):
             _, response = create_topics(image, CreateTopicsRequest([topic(configs=[(name, value)])]), context())
-            said.append((ErrorCode(response.topics[0].error_code).name, response.topics[0].error_message))
+            results.append((ErrorCode(response.topics[0].error_code).name, response.topics[0].error_message))
     kept, refused = ("NONE", None), ("INVALID_CONFIG", SWITCHES)
-    assert said == [kept, kept, kept, refused]
+    assert results == [kept, kept, kept, refused]
 
 
 @pytest.mark.parametrize(("wanted", "error", "message"), REFUSED)
@@ -126,10 +126,10 @@ def test_a_fenced_replica_is_not_in_the_first_isr() -> None:
 
 def test_a_broker_in_controlled_shutdown_gets_no_new_replica() -> None:
     three = cluster({1: None, 2: None, 3: None})
-    going = image_of(controlled_shutdown(three, 2, context()), three)
-    _, refused = create_topics(going, CreateTopicsRequest(topics=[topic("t", 1, 3)]), context(seed=7))
+    shutting_down = image_of(controlled_shutdown(three, 2, context()), three)
+    _, refused = create_topics(shutting_down, CreateTopicsRequest(topics=[topic("t", 1, 3)]), context(seed=7))
     assert refused.topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR
-    gone = image_of(fence_broker(going, 2, context()), going)
+    gone = image_of(fence_broker(shutting_down, 2, context()), shutting_down)
     partition = with_topics(gone, topic("t", 1, 3)).partition("t", 0)
     assert partition is not None
     assert (sorted(partition.replicas), sorted(partition.isr)) == ([1, 2, 3], [1, 3])

@@ -95,7 +95,7 @@ def test_every_name_that_kafka_4_dropped_has_a_reason() -> None:
     assert {name for name in definitions(Resource.BROKER) if why_removed(name) is not None} == set()
 
 
-def test_what_is_in_use_is_defined() -> None:
+def test_every_configuration_in_use_is_defined() -> None:
     defined = {name for release in RELEASES.values() for name in definitions(Resource.BROKER, release)}
     assert IN_USE - defined == {"cluster.id"}
 
