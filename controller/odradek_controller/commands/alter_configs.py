@@ -94,16 +94,16 @@ def _alter_all(
 
     A change of `min.insync.replicas` also clears eligible leaders (KIP-966).
     """
-    times = Counter(key for key, _ in wanted)
+    times = Counter(resource for resource, _ in wanted)
     records: list[Message] = []
     results = []
-    for key, changes in wanted:
-        outcome = _REPEATED if times[key] > 1 else _alter(image, key, changes, context, replace=replace)
+    for resource, changes in wanted:
+        outcome = _REPEATED if times[resource] > 1 else _alter(image, resource, changes, context, replace=replace)
         if isinstance(outcome, Refusal):
-            results.append(ResourceResult(outcome.error, outcome.message, key.type, key.name))
+            results.append(ResourceResult(outcome.error, outcome.message, resource.type, resource.name))
         else:
             records += outcome
-            results.append(ResourceResult(ErrorCode.NONE, None, key.type, key.name))
+            results.append(ResourceResult(ErrorCode.NONE, None, resource.type, resource.name))
     return [*records, *clear_elr_records(image, records)], results
 
 
@@ -112,60 +112,60 @@ _REPEATED = Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at mos
 
 def _alter(
     image: ClusterImage,
-    key: ConfigResource,
+    resource: ConfigResource,
     changes: Sequence[ConfigChange],
     context: CommandContext,
     *,
     replace: bool,
 ) -> list[Message] | Refusal:
-    refusal = _check_shape(changes) or check_resource(image, key.type, key.name, context)
+    refusal = _check_shape(changes) or check_resource(image, resource.type, resource.name, context)
     if refusal is not None:
         return refusal
-    before = image.configs.get(key, {})
+    before = image.configs.get(resource, {})
     after: dict[str, str] = {} if replace else dict(before)
-    for item in changes:
-        refusal = _apply(item, key, after, context, image)
+    for change in changes:
+        refusal = _apply(change, resource, after, context, image)
         if refusal is not None:
             return refusal
-    changed = {item.name for item in changes if item.operation != OpType.DELETE}
-    refusal = check_values(image, key.type, key.name, after, changed, context)
+    changed = {change.name for change in changes if change.operation != OpType.DELETE}
+    refusal = check_values(image, resource.type, resource.name, after, changed, context)
     if refusal is not None:
         return refusal
-    return _records(key, before, after)
+    return _records(resource, before, after)
 
 
 def _check_shape(changes: Sequence[ConfigChange]) -> Refusal | None:
     """Return the first error that the changes have whatever their resource is, or None."""
-    if len({item.name for item in changes}) < len(changes):
+    if len({change.name for change in changes}) < len(changes):
         return Refusal(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    nulls = [item.name for item in changes if item.value is None and item.operation != OpType.DELETE]
+    nulls = [change.name for change in changes if change.value is None and change.operation != OpType.DELETE]
     if nulls:
         return Refusal(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
-    for item in changes:
-        if not 0 <= item.operation <= 3:
-            message = f"Unknown operation {item.operation} on {item.name}, expected 0 (SET) to 3 (SUBTRACT)."
+    for change in changes:
+        if not 0 <= change.operation <= 3:
+            message = f"Unknown operation {change.operation} on {change.name}, expected 0 (SET) to 3 (SUBTRACT)."
             return Refusal(ErrorCode.INVALID_REQUEST, message)
     return None
 
 
 def _apply(
-    item: ConfigChange, key: ConfigResource, values: dict[str, str], context: CommandContext, image: ClusterImage
+    change: ConfigChange, resource: ConfigResource, values: dict[str, str], context: CommandContext, image: ClusterImage
 ) -> Refusal | None:
     """Apply the change to `values`; without an override APPEND and SUBTRACT start from the inherited value."""
-    name, value = item.name, item.value or ""
-    if item.operation == OpType.DELETE:
+    name, value = change.name, change.value or ""
+    if change.operation == OpType.DELETE:
         values.pop(name, None)
-    elif item.operation == OpType.SET:
+    elif change.operation == OpType.SET:
         values[name] = value
     else:
-        operation = OpType(item.operation)
-        definition = definitions(Resource(key.type), context.release).get(name)
+        operation = OpType(change.operation)
+        definition = definitions(Resource(resource.type), context.release).get(name)
         if definition is None or definition.type is not Type.LIST:
             return Refusal(
                 ErrorCode.INVALID_CONFIG,
                 f"Can't {operation.name} to key {name} because its type is not LIST.",
             )
-        words = _words(values[name] if name in values else _inherited(name, key, context, image))
+        words = _words(values[name] if name in values else _inherited(name, resource, context, image))
         wanted = _words(value)
         if operation is OpType.APPEND:
             words += [word for word in wanted if word not in words]
@@ -179,21 +179,23 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _inherited(name: str, key: ConfigResource, context: CommandContext, image: ClusterImage) -> str:
+def _inherited(name: str, resource: ConfigResource, context: CommandContext, image: ClusterImage) -> str:
     """Return the value that applies without an override of the resource."""
     layers = context.layers(image)
-    definition = definitions(Resource(key.type), context.release)[name]
-    if key.type == Resource.TOPIC:
+    definition = definitions(Resource(resource.type), context.release)[name]
+    if resource.type == Resource.TOPIC:
         return layers.topic(definition).value or ""
-    if key.type == Resource.BROKER:
+    if resource.type == Resource.BROKER:
         return context.static.get(name, definition.default or "")
     return definition.default or ""
 
 
-def _records(key: ConfigResource, before: Mapping[str, str], after: Mapping[str, str]) -> list[Message]:
+def _records(resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str]) -> list[Message]:
     """Return the records of the values that differ."""
-    removed = [ConfigRecord(key.type, key.name, name, None) for name in before if name not in after]
+    removed = [ConfigRecord(resource.type, resource.name, name, None) for name in before if name not in after]
     changed = [
-        ConfigRecord(key.type, key.name, name, value) for name, value in after.items() if before.get(name) != value
+        ConfigRecord(resource.type, resource.name, name, value)
+        for name, value in after.items()
+        if before.get(name) != value
     ]
     return [*removed, *changed]

@@ -35,21 +35,21 @@ def delete_topics(
     wanted: list[Wanted] = [(topic.name, topic.topic_id) for topic in request.topics]
     wanted += [(name, ZERO_UUID) for name in request.topic_names]
     if not context.flag(image, "delete.topic.enable"):
-        return [], DeleteTopicsResponse(responses=[_refused(name, key, _DISABLED) for name, key in wanted])
-    names = Counter(name for name, key in wanted if name is not None and key == ZERO_UUID)
-    ids = Counter(key for name, key in wanted if name is None and key != ZERO_UUID)
+        return [], DeleteTopicsResponse(responses=[_refused(name, topic_id, _DISABLED) for name, topic_id in wanted])
+    names = Counter(name for name, topic_id in wanted if name is not None and topic_id == ZERO_UUID)
+    ids = Counter(topic_id for name, topic_id in wanted if name is None and topic_id != ZERO_UUID)
     records: list[Message] = []
     results = []
-    for name, key in dict.fromkeys(wanted):
-        topic = image.topics_by_id.get(key) if name is None else image.topics.get(name)
+    for name, topic_id in dict.fromkeys(wanted):
+        topic = image.topics_by_id.get(topic_id) if name is None else image.topics.get(name)
         if name is None and topic is not None and topic.name in names:
             continue  # the entry with its name has the result
-        refusal = _check_entry(name, key, topic, names, ids)
+        refusal = _check_entry(name, topic_id, topic, names, ids)
         if refusal is not None:
-            topic_id = topic.id if refusal is _NAMED_TWICE and topic is not None else key
-            results.append(_refused(name, topic_id, refusal))
+            named_id = topic.id if refusal is _NAMED_TWICE and topic is not None else topic_id
+            results.append(_refused(name, named_id, refusal))
         elif topic is None:
-            results.append(_refused(name, key, _UNKNOWN_ID if name is None else _UNKNOWN_NAME))
+            results.append(_refused(name, topic_id, _UNKNOWN_ID if name is None else _UNKNOWN_NAME))
         else:
             records.append(RemoveTopicRecord(topic.id))
             results.append(DeletableTopicResult(topic.name, topic.id))
@@ -57,21 +57,21 @@ def delete_topics(
 
 
 def _check_entry(
-    name: str | None, key: Uuid, topic: TopicImage | None, names: Counter[str], ids: Counter[Uuid]
+    name: str | None, topic_id: Uuid, topic: TopicImage | None, names: Counter[str], ids: Counter[Uuid]
 ) -> Refusal | None:
     message = None
-    if name is None and key == ZERO_UUID:
+    if name is None and topic_id == ZERO_UUID:
         message = "Neither topic name nor id were specified."
-    elif name is not None and key != ZERO_UUID:
+    elif name is not None and topic_id != ZERO_UUID:
         message = "You may not specify both topic name and topic id."
     elif name is not None and names[name] > 1:
         message = "Duplicate topic name."
-    elif name is None and ids[key] > 1:
+    elif name is None and ids[topic_id] > 1:
         message = "Duplicate topic id."
     elif name is not None and topic is not None and topic.id in ids:
         return _NAMED_TWICE
     return None if message is None else Refusal(ErrorCode.INVALID_REQUEST, message)
 
 
-def _refused(name: str | None, key: Uuid, refusal: Refusal) -> DeletableTopicResult:
-    return DeletableTopicResult(name, key, refusal.error, refusal.message)
+def _refused(name: str | None, topic_id: Uuid, refusal: Refusal) -> DeletableTopicResult:
+    return DeletableTopicResult(name, topic_id, refusal.error, refusal.message)

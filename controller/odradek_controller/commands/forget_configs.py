@@ -19,15 +19,15 @@ from .min_isr import clear_elr_records, explicit_min_isr
 
 def forget_configs(image: ClusterImage, context: CommandContext) -> list[Message]:
     """Return the records of the configurations that change, and those that then clear eligible leaders."""
-    topics = {key: values for key, values in image.configs.items() if key.type == Resource.TOPIC}
+    topics = {resource: values for resource, values in image.configs.items() if resource.type == Resource.TOPIC}
     first = explicit_min_isr(replace(image, configs=topics), context)
     kept = {(ConfigResource(record.resource_type, record.resource_name), record.name) for record in first}
     removed = [
-        ConfigRecord(key.type, key.name, name, None)
-        for key, values in image.configs.items()
-        if key not in topics
+        ConfigRecord(resource.type, resource.name, name, None)
+        for resource, values in image.configs.items()
+        if resource not in topics
         for name in values
-        if (key, name) not in kept
+        if (resource, name) not in kept
     ]
     changed = [
         record

@@ -20,10 +20,10 @@ MIN_ISR = "min.insync.replicas"
 
 def explicit_min_isr(image: ClusterImage, context: CommandContext) -> list[ConfigRecord]:
     """Return the record that copies the static value, if KIP-966 is enabled and the dynamic value is missing."""
-    key = ConfigResource(int(Resource.BROKER), "")
-    if not image.levels.elr_enabled or MIN_ISR in image.configs.get(key, {}):
+    resource = ConfigResource(int(Resource.BROKER), "")
+    if not image.levels.elr_enabled or MIN_ISR in image.configs.get(resource, {}):
         return []
-    return [ConfigRecord(key.type, key.name, MIN_ISR, context.layers(image).value(MIN_ISR))]
+    return [ConfigRecord(resource.type, resource.name, MIN_ISR, context.layers(image).value(MIN_ISR))]
 
 
 def clear_elr_records(image: ClusterImage, records: Iterable[Message]) -> list[ClearElrRecord]:
