@@ -11,8 +11,8 @@ import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
 
 /**
- * Reads lines "class version hex". Answers each with what Kafka's own class makes of those bytes: a line
- * "ok JSON HEX" of its fields and of the bytes that it writes again, or "error ...".
+ * Reads lines "class version hex". Kafka's own class decodes the bytes and encodes them again. The answer to each line
+ * is "ok JSON HEX" with the fields and the new bytes, or "error ...".
  */
 public class Converse {
     public static void main(String[] arguments) throws Exception {

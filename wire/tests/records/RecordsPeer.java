@@ -6,9 +6,9 @@ import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.record.*;
 import org.apache.kafka.common.utils.*;
-import org.apache.kafka.common.record.internal.*; // 3.9 has these one package up; the test moves them
+import org.apache.kafka.common.record.internal.*; // 3.9 has these in the package above; the test replaces the name
 
-/** Kafka's own record classes behind standard input and output: one command a line, one answer a line. See test_java.py. */
+/** Runs Kafka's own record classes: reads a command from each line of standard input, and writes a line for each. */
 public class RecordsPeer {
     public static void main(String[] arguments) throws Exception {
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
