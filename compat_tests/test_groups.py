@@ -82,7 +82,9 @@ def _all_delivered(records: set[tuple[int, int]], members: list[RunningMember]) 
     return records <= set().union(*(member.delivered for member in members))
 
 
-@pytest.mark.parametrize("kind", MEMBERS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(each, marks=[pytest.mark.long] if each.name == "java-3.9.1" else []) for each in MEMBERS]
+)
 def test_every_record_is_delivered_while_members_join_leave_and_die(
     kind: Member, make_topic: Callable[..., str], start_member: Callable[..., RunningMember], servers: str
 ) -> None:
