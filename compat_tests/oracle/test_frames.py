@@ -64,7 +64,7 @@ _FRAMES = {
     "a string that is longer than the frame": _header(3, 1) + struct.pack(">ih", 1, 1000),
     "a negative array in a version without null": _header(3, 0) + struct.pack(">i", -1),
     "a null string where none may be": _header(3, 1) + struct.pack(">ih", 1, -1),
-    # LeaveGroup, because its answer holds nothing of the broker's own.
+    # LeaveGroup, because its response has no values of the broker itself.
     "unknown tagged fields": _header(13, 4) + b"\x01\x55\x02ab" + b"\x02g\x01" + b"\x01\x77\x03abc",
     "a varint without an end": _header(3, 9) + b"\xff\xff\xff\xff\xff\xff",
     "an inter-broker request": _header(4, 2) + bytes(20),

@@ -90,7 +90,7 @@ def test_produce_refuses_damaged_batches(version: int, pair_for: PairFor) -> Non
 
     for records in damaged.values():
         pair.ask("Produce", version, produce_body(version, name, topic_id, (0, records)))
-    # Null instead of records is left out: Kafka 4.3 fails in a log statement and never answers.
+    # Null instead of records is left out: Kafka 4.3 fails in a log statement and never responds.
     pair.ask("Fetch", 12, fetch_body(12, name, None, {}))
 
 
