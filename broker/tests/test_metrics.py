@@ -195,7 +195,7 @@ async def test_markers_are_counted_until_they_are_written(trio: Transactions) ->
     left = "odradek_transaction_markers_left"
     again = "kafka_coordinator_transaction_TransactionMarkerChannelManager_UnknownDestinationQueueSize"
     assert figures(node, left, again) == (0, 0)
-    trio.hold_markers_back(leader)
+    trio.refuse_markers(leader)
     assert await producer.end() == ErrorCode.NONE
     assert figures(node, left) == (1,)
     await trio.until(lambda: figures(node, left, again) == (1, 1))

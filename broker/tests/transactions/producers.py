@@ -134,7 +134,7 @@ class Transactions(Trio):
         }
         super().__init__(path, connect, {**state, **(settings or {})})
         self._clients: dict[int, Any] = {}
-        self.markers_held = 0
+        self.markers_refused = 0
         """The number of WriteTxnMarkers requests that were refused."""
 
     def producer(self, transactional_id: str = ID) -> TransactionalProducer:
@@ -152,13 +152,13 @@ class Transactions(Trio):
         while (await producer.state())[1] != state:
             self.clock.advance_timeouts(1)
 
-    def hold_markers_back(self, broker: int) -> None:
-        """Close the connections of WriteTxnMarkers requests to this broker."""
+    def refuse_markers(self, broker: int) -> None:
+        """Close the connection of every WriteTxnMarkers request to this broker, until `let_go`."""
 
         def judge(ctx: Any, request: Any) -> Disconnect | None:
             if ctx.api_key != ApiKey.WRITE_TXN_MARKERS:
                 return None
-            self.markers_held += 1
+            self.markers_refused += 1
             return Disconnect()
 
         self.cluster.nodes[broker].broker.interceptors.before_handle.append(judge)

@@ -189,7 +189,7 @@ async def test_after_close_a_verification_gets_a_retriable_error(pair: Pair) -> 
 async def test_late_markers_of_a_transaction_do_not_delay_the_others(pair: Pair) -> None:
     late, other = await pair.producer("late", 0), await pair.producer("other")
     assert await late.produce(pair.leader) == 0
-    pair.brokers.hold_markers_back(pair.leader)
+    pair.brokers.refuse_markers(pair.leader)
     assert await late.end() == 0
     assert await late.state() == (ErrorCode.NONE, "PrepareCommit")
     row = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction

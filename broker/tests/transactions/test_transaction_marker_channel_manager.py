@@ -46,6 +46,7 @@ async def trio(tmp_path: Path, connect: Connect) -> AsyncIterator[Transactions]:
 
 
 async def until_without_time(condition: Callable[[], object]) -> None:
+    """Wait for the condition without advancing the clock."""
     async with asyncio.timeout(TIMEOUT_S):
         while not condition():
             await asyncio.sleep(0)
@@ -66,7 +67,7 @@ async def test_a_transaction_completes_when_another_broker_has_its_marker(trio: 
 
 async def test_end_txn_is_answered_before_the_markers_are_written(trio: Transactions) -> None:
     producer, leader = await undecided(trio)
-    trio.hold_markers_back(leader)
+    trio.refuse_markers(leader)
     assert await producer.end(commit=False) == ErrorCode.NONE
     assert await producer.state() == (ErrorCode.NONE, "PrepareAbort")
     adding = asyncio.ensure_future(producer.add(("t", 0)))
@@ -80,9 +81,9 @@ async def test_end_txn_is_answered_before_the_markers_are_written(trio: Transact
 
 async def test_the_next_transaction_waits_for_the_markers_of_the_previous_one(trio: Transactions) -> None:
     producer, leader = await undecided(trio)
-    trio.hold_markers_back(leader)
+    trio.refuse_markers(leader)
     assert await producer.end() == ErrorCode.NONE
-    await until_without_time(lambda: trio.markers_held)
+    await until_without_time(lambda: trio.markers_refused)
     adding = asyncio.ensure_future(producer.add(("t", 0)))
     assert await producer.state() == (ErrorCode.NONE, "PrepareCommit")
     assert not adding.done()
@@ -95,9 +96,9 @@ async def test_the_next_transaction_waits_for_the_markers_of_the_previous_one(tr
 
 async def test_a_client_that_disconnects_while_it_waits_begins_nothing(trio: Transactions) -> None:
     producer, leader = await undecided(trio)
-    trio.hold_markers_back(leader)
+    trio.refuse_markers(leader)
     assert await producer.end() == ErrorCode.NONE
-    await until_without_time(lambda: trio.markers_held)
+    await until_without_time(lambda: trio.markers_refused)
     coordinator = trio.cluster.nodes[await producer.coordinator()]
     client = await trio.client(coordinator.id)
     connections = coordinator.server.connections
@@ -115,7 +116,7 @@ async def test_a_client_that_disconnects_while_it_waits_begins_nothing(trio: Tra
 
 async def test_a_request_that_waits_gets_not_coordinator_on_resignation(trio: Transactions) -> None:
     producer, leader = await undecided(trio)
-    trio.hold_markers_back(leader)
+    trio.refuse_markers(leader)
     assert await producer.end() == ErrorCode.NONE
     coordinator = await producer.coordinator()
     adding = asyncio.ensure_future(producer.add(("t", 0)))
@@ -126,9 +127,9 @@ async def test_a_request_that_waits_gets_not_coordinator_on_resignation(trio: Tr
 
 async def test_a_marker_is_sent_again_after_a_lost_connection(trio: Transactions) -> None:
     producer, leader = await undecided(trio)
-    trio.hold_markers_back(leader)
+    trio.refuse_markers(leader)
     assert await producer.end() == ErrorCode.NONE
-    await trio.until(lambda: trio.markers_held >= 3)
+    await trio.until(lambda: trio.markers_refused >= 3)
     trio.let_go(leader)
     await trio.until_state(producer, "CompleteCommit")
     assert trio.hosted(leader).log_end_offset == 2
@@ -136,9 +137,9 @@ async def test_a_marker_is_sent_again_after_a_lost_connection(trio: Transactions
 
 async def test_a_marker_follows_the_partition_to_its_next_leader(trio: Transactions) -> None:
     producer, leader = await undecided(trio, replicas=2)
-    trio.hold_markers_back(leader)
+    trio.refuse_markers(leader)
     assert await producer.end() == ErrorCode.NONE
-    await trio.until(lambda: trio.markers_held)
+    await trio.until(lambda: trio.markers_refused)
     await trio.cluster.kill_broker(leader)
     await trio.until_state(producer, "CompleteCommit")
     assert trio.partition.leader != leader
@@ -147,7 +148,7 @@ async def test_a_marker_follows_the_partition_to_its_next_leader(trio: Transacti
 
 async def test_a_marker_waits_until_the_partition_has_a_leader(trio: Transactions) -> None:
     producer, leader = await undecided(trio)
-    trio.hold_markers_back(leader)
+    trio.refuse_markers(leader)
     assert await producer.end() == ErrorCode.NONE
     await trio.cluster.kill_broker(leader)
     assert await producer.state() == (ErrorCode.NONE, "PrepareCommit")
@@ -169,7 +170,7 @@ async def test_a_marker_waits_until_enough_replicas_are_in_sync(trio: Transactio
 
 async def test_a_partition_that_is_deleted_needs_no_marker(trio: Transactions) -> None:
     producer, leader = await undecided(trio)
-    trio.hold_markers_back(leader)
+    trio.refuse_markers(leader)
     assert await producer.end() == ErrorCode.NONE
     client: Any = await trio.client(leader)
     assert (await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 4)).responses[0].error_code == 0
@@ -198,9 +199,9 @@ async def test_the_next_coordinator_sends_the_missing_markers(trio: Transactions
     producer, leader = await undecided(trio)
     coordinator = await producer.coordinator()
     await trio.until(lambda: trio.state_at(coordinator).leader.isr == frozenset({0, 1, 2}))  # type: ignore[union-attr]
-    trio.hold_markers_back(leader)
+    trio.refuse_markers(leader)
     assert await producer.end() == ErrorCode.NONE
-    await trio.until(lambda: trio.markers_held)
+    await trio.until(lambda: trio.markers_refused)
     await trio.cluster.kill_broker(coordinator)
     trio.let_go(leader)
     await trio.until_state(producer, "CompleteCommit")
@@ -212,7 +213,7 @@ async def test_the_next_coordinator_sends_the_missing_markers(trio: Transactions
 
 @pytest.fixture
 async def patient(tmp_path: Path, connect: Connect) -> AsyncIterator[Transactions]:
-    """Three brokers that count a follower as in sync, however long it fetches nothing."""
+    """Three brokers, in which a follower stays in sync although it does not fetch."""
     forever = {"replica.lag.time.max.ms": "100000000", "request.timeout.ms": "10000000"}
     found = Transactions(tmp_path, connect, forever)
     await found.start()
@@ -233,7 +234,7 @@ async def one_slow_partition(trio: Transactions) -> tuple[int, int]:
 
 
 async def begun(trio: Transactions, leader: int, transactional_id: str, *topics: str) -> TransactionalProducer:
-    """A producer with a record in each of the topics in its open transaction."""
+    """Return a producer whose open transaction has a record in each of the topics."""
     producer = trio.producer(transactional_id)
     assert await trio.until_answered(producer.init) == ErrorCode.NONE
     for topic in topics:
@@ -463,7 +464,7 @@ def local_write(broker: Broker) -> WriteMarker:
 
 
 def manager_of(broker: Broker, write: WriteMarker | None = None) -> TransactionMarkerChannelManager:
-    """Another manager of this broker, beside that of its coordinator."""
+    """Return a manager of this broker in addition to that of its coordinator."""
     return TransactionMarkerChannelManager(
         node_id=broker.node_id,
         image=lambda: broker.image,
@@ -698,8 +699,8 @@ async def test_kill_does_not_wait_for_slow_partitions(patient: Transactions) -> 
 
 async def test_a_killed_coordinator_sends_no_more_markers(trio: Transactions) -> None:
     producer, leader = await undecided(trio)
-    trio.hold_markers_back(leader)
+    trio.refuse_markers(leader)
     assert await producer.end() == ErrorCode.NONE
-    await trio.until(lambda: trio.markers_held)
+    await trio.until(lambda: trio.markers_refused)
     await trio.cluster.kill()
     assert sending_tasks() == []
