@@ -20,7 +20,7 @@ from odradek_broker.groups.core import offset_requests
 from odradek_broker.groups.core.group_kind import Request, RequestHandler, Response
 from odradek_broker.groups.core.group_step import GroupClient, GroupSettings
 from odradek_broker.groups.core.offset_store import OffsetStore
-from odradek_broker.groups.core.write_errors import group_write_error, offset_write_error, stable_fetch_error
+from odradek_broker.groups.core.write_errors import group_write_error, stable_fetch_error
 from odradek_broker.groups.group_partition import GroupPartition
 from odradek_broker.logger import Logger
 from odradek_broker.metadata.view import CONSUMER_OFFSETS
@@ -289,7 +289,7 @@ class GroupCoordinator:
             records, result = group_partition.shard.delete(group_id)
 
             def written(error: ErrorCode) -> None:
-                result.error_code = result.error_code or offset_write_error(error)
+                result.error_code = result.error_code or group_write_error(error)
                 pending.complete(result)
 
             group_partition.write_in_batches(records, written)

@@ -35,6 +35,17 @@ def followed(tmp_path: Path) -> Iterator[CoordinatorAlone]:
     broker.stop()
 
 
+def commit(broker: CoordinatorAlone) -> int:
+    """Commit an offset by a request that is completed immediately; return its error."""
+    response: Deferred[OffsetCommitResponse] = Deferred()
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(0, 5)
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic("t", partitions=[partition])
+    step = broker.groups.shard.commit(OffsetCommitRequest("g", topics=[topic]), 8, response, broker.groups.now())
+    assert isinstance(step, GroupStep)
+    broker.groups.apply(step)
+    return response.result().topics[0].partitions[0].error_code
+
+
 def test_with_one_replica_a_write_takes_effect_before_it_returns(broker: CoordinatorAlone) -> None:
     outcomes: list[ErrorCode] = []
     broker.groups.write([offset(5)], outcomes.append)
@@ -153,14 +164,14 @@ def test_nothing_is_written_below_min_insync_replicas(followed: CoordinatorAlone
 def test_a_failed_commit_is_a_response_and_no_warning(followed: CoordinatorAlone) -> None:
     followed.partition.set_min_insync_replicas(2)
     followed.partition.apply_isr(frozenset({1}), 1)
-    response: Deferred[OffsetCommitResponse] = Deferred()
-    partition = OffsetCommitRequest.OffsetCommitRequestPartition(0, 5)
-    topic = OffsetCommitRequest.OffsetCommitRequestTopic("t", partitions=[partition])
-    step = followed.groups.shard.commit(OffsetCommitRequest("g", topics=[topic]), 8, response, followed.groups.now())
-    assert isinstance(step, GroupStep)
-    followed.groups.apply(step)
-    assert response.result().topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert commit(followed) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert followed.log.seen == []
+
+
+def test_a_commit_above_max_message_bytes_gets_unknown_server_error(broker: CoordinatorAlone) -> None:
+    log = broker.partition.log
+    log.update_config(replace(log.config, max_message_bytes=10))
+    assert commit(broker) == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_resigning_completes_pending_requests(followed: CoordinatorAlone) -> None:

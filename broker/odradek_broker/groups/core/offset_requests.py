@@ -12,7 +12,7 @@ from odradek_broker.groups.core.group import Group
 from odradek_broker.groups.core.group_records import CoordinatorRecord, OffsetRecord
 from odradek_broker.groups.core.group_step import GroupStep
 from odradek_broker.groups.core.offset_store import OffsetStore
-from odradek_broker.groups.core.write_errors import offset_write_error
+from odradek_broker.groups.core.write_errors import group_write_error
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue
@@ -84,7 +84,7 @@ def commit(step: GroupStep, request: OffsetCommitRequest, deferred: DeferredResp
             )
     if step.records:
         step.respond_once_written(
-            deferred, response, lambda error: commit_error_response(request, offset_write_error(error))
+            deferred, response, lambda error: commit_error_response(request, group_write_error(error))
         )
     else:
         step.respond(deferred, response)
@@ -209,7 +209,7 @@ def delete(
             if not subscribed and (store.get(*key) is not None or store.pending.is_pending(*key)):
                 step.records.append(OffsetRecord(*key, None))
     if step.records:
-        step.respond_once_written(deferred, response, lambda error: delete_error_response(offset_write_error(error)))
+        step.respond_once_written(deferred, response, lambda error: delete_error_response(group_write_error(error)))
     else:
         step.respond(deferred, response)
 

@@ -6,7 +6,7 @@ from odradek_wire.errors import ErrorCode
 
 
 def group_write_error(error: ErrorCode) -> ErrorCode:
-    """Return the client's error for a failed write of group metadata, or of offsets in a transaction."""
+    """Return the client's error for a failed write of group metadata or offsets, as Kafka 4.3 does."""
     match error:
         case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION | ErrorCode.NOT_ENOUGH_REPLICAS | ErrorCode.REQUEST_TIMED_OUT:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -18,13 +18,6 @@ def group_write_error(error: ErrorCode) -> ErrorCode:
             return ErrorCode.UNKNOWN_SERVER_ERROR
         case _:
             return error
-
-
-def offset_write_error(error: ErrorCode) -> ErrorCode:
-    """Return the client's error for a failed write of offsets outside transactions."""
-    if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE):
-        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-    return group_write_error(error)
 
 
 def stable_fetch_error(error: ErrorCode) -> ErrorCode:
