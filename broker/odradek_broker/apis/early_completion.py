@@ -1,9 +1,8 @@
-"""The reasons for which a Fetch that found fewer than `min_bytes` completes before `max_wait_ms`.
+"""The reasons for which a Fetch with fewer than `min_bytes` completes before `max_wait_ms`.
 
 Follows the cases of Kafka's DelayedFetch.tryComplete. Owns those that compare offsets with the log's segments: they
-matter only to a Fetch with `min_bytes` above 1, or with a hard limit (versions 0-2), because any record completes the
-others. Errors, diverging epochs and preferred replicas complete a Fetch too; the reader of the partition reports them
-(`fetch_read`).
+matter only to a Fetch with `min_bytes` above 1, or of versions 0-2, because any record completes the others. Leaves
+errors, diverging epochs and preferred replicas, which complete a Fetch too, to `fetch_read`.
 """
 
 from __future__ import annotations
@@ -15,33 +14,33 @@ from odradek_broker.replication.partition import Partition
 class EarlyCompletion:
     """The partitions that one attempt of a Fetch has read, and whether they complete the Fetch."""
 
-    __slots__ = ("_first_segments", "_min_bytes", "_read")
+    __slots__ = ("_first_segments", "_min_bytes", "_reads")
 
     def __init__(self, min_bytes: int) -> None:
         self._min_bytes = min_bytes
         self._first_segments: dict[PartitionKey, int] = {}
-        """The base offset of the segment that held the fetch offset at the first attempt. If that offset was the log's
-        end and the next append rolls a segment there, the Fetch completes, as in Kafka."""
-        self._read: list[tuple[FetchedPartition, Partition, int]] = []
+        """The base offset of the segment that had the fetch offset at the first attempt. If that offset was the log
+        end offset and the next append rolls a segment there, the Fetch completes, as in Kafka."""
+        self._reads: list[tuple[FetchedPartition, Partition, int]] = []
 
     def begin_attempt(self) -> None:
-        self._read.clear()
+        self._reads.clear()
 
-    def add(self, wanted: FetchedPartition, partition: Partition, limit: int) -> None:
+    def add_read(self, wanted: FetchedPartition, partition: Partition, limit: int) -> None:
         """Add a partition that was read up to the offset `limit`, without an error."""
         key = (wanted.topic, wanted.index)
         if key not in self._first_segments:
             self._first_segments[key] = partition.log.segment_base_offset(wanted.fetch_offset)
-        self._read.append((wanted, partition, limit))
+        self._reads.append((wanted, partition, limit))
 
-    def is_due(self) -> bool:
-        """Return whether waiting is pointless or there are enough bytes. Raises STORAGE_ERRORS.
+    def completes_fetch(self) -> bool:
+        """Return whether the Fetch completes in one of Kafka's cases. Raises STORAGE_ERRORS.
 
-        Kafka's cases: the fetch offset is above the reader's limit; it is on an older segment than that limit; or
-        `min_bytes` can be read, up to `partition_max_bytes` of each partition, even if they do not fit into this
-        response."""
+        The fetch offset of a partition is above its limit; or it is in an older segment than the limit; or the
+        partitions have `min_bytes` together, with at most `partition_max_bytes` of each, even if they do not fit into
+        this response."""
         available = 0
-        for wanted, partition, limit in self._read:
+        for wanted, partition, limit in self._reads:
             offset = wanted.fetch_offset
             if offset == limit:
                 continue

@@ -1,13 +1,13 @@
-"""Fetch (key 1): read batches, now or when `min_bytes` are there.
+"""Fetch (key 1): read batches; wait up to `max_wait_ms` until there are `min_bytes`.
 
 Versions: v3 limits the response, v4 has `isolation_level` (KIP-98), v5 the log start offset, v7 sessions (KIP-227), v9
 leader epochs (KIP-320), v10 allows zstd, v11 has the consumer's rack (KIP-392), v12 is flexible and detects diverging
 logs (KIP-595), v13 has topic ids (KIP-516), v15 broker epochs of followers (KIP-903), v16 names the new leader
 (KIP-951), v17 has directory ids (KIP-853), v18 the follower's high watermark (KIP-1166).
-Behaviour: one pass over the partitions; a Fetch with enough to return does not wait. A request goes through
-`fetch_context` (its session and its response), `delayed_fetch` (attempts until there is enough), `fetch_read` (one
-partition) and `fetch_refusal` (partitions that may not be read). Consumers of versions 0-3 receive converted batches.
-Followers read up to the log's end, and their fetch offset is their progress (`follower_fetches`).
+Behaviour: a request goes through `fetch_context` (its session and its response), `delayed_fetch` (attempts until it is
+complete), `fetch_read` (one partition) and `fetch_errors` (checks before reading). Consumers of versions 0-3 receive
+converted batches. Followers read up to the log end offset, and their fetch offset is their progress
+(`follower_fetches`).
 Differences from Kafka: none.
 """
 
@@ -17,7 +17,7 @@ from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
 from odradek_broker.apis.delayed_fetch import DelayedFetch
 from odradek_broker.apis.fetch_context import FetchContext
-from odradek_broker.apis.fetch_refusal import FIRST_VERSION_WITH_IDS
+from odradek_broker.apis.fetch_errors import FIRST_VERSION_WITH_IDS
 from odradek_broker.apis.slices import Sliced
 from odradek_broker.deferred import Deferred
 from odradek_wire.errors import ErrorCode
@@ -38,14 +38,14 @@ def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Deferred[Fetc
 
 
 async def _handle_long(ctx: Context, request: FetchRequest, fetch: DelayedFetch) -> FetchResponse:
-    """Handle a Fetch of many partitions, with turns of the event loop for other requests between slices."""
+    """Handle a Fetch of many partitions in slices, with turns of the event loop for other requests in between."""
     deadline_ms = ctx.now_ms + request.max_wait_ms
     while True:
         progress = fetch.progress()
         response = await fetch.attempt_in_slices(ctx.now_ms >= deadline_ms)
         if response is not None:
             return response
-        # A wait that begins now misses the appends to partitions whose slices were read before: attempt again.
+        # A partition may change after its slice was read, and a wait that begins now misses that: attempt again.
         if fetch.progress() == progress:
             left_ms = max(deadline_ms - ctx.now_ms, 0)
             waiting = ctx.broker.purgatory.watch(fetch.watchers(), lambda: True, lambda: False, left_ms)

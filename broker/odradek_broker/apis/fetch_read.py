@@ -1,8 +1,9 @@
 """Reading one partition for a Fetch.
 
-Owns the limit of each reader (followers read to the log's end, consumers to the high watermark or the last stable
-offset), recording the progress of a follower, the choice of a replica in the consumer's rack (KIP-392), diverging
-epochs (KIP-595), and the conversion of batches for consumers of versions 0-3.
+Owns the offset up to which a client reads (a follower to the log end offset, a consumer to the high watermark or the
+last stable offset), recording the progress of a follower, the choice of a replica in the consumer's rack (KIP-392),
+diverging epochs (KIP-595), and the conversion of batches for consumers of versions 0-3. Leaves the checks before
+reading to `fetch_errors`, and the decision to wait to `delayed_fetch`.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import TypeAlias
 from odradek_broker.apis.context import Context
 from odradek_broker.apis.early_completion import EarlyCompletion
 from odradek_broker.apis.fetch_context import FetchContext
-from odradek_broker.apis.fetch_refusal import (
-    BEFORE_READING,
-    FIRST_VERSION_WITH_FOLLOWERS,
+from odradek_broker.apis.fetch_errors import (
+    ERRORS_BEFORE_READING,
+    FIRST_VERSION_WITH_FOLLOWER_READS,
     PartitionData,
-    refusal,
-    refused,
-    why_not_hosted,
+    error_data,
+    fetch_error,
+    missing_partition_error,
 )
 from odradek_broker.memory import ROOM_PER_CONVERTED_BYTE
 from odradek_broker.replication.core.fetch_session import FetchedPartition, PartitionKey
@@ -38,7 +39,7 @@ READ_COMMITTED = 1
 
 
 class PartitionReader:
-    """Reads the partitions of one request, perhaps several times."""
+    """Reads the partitions of one request, all of them at each attempt to complete it."""
 
     __slots__ = (
         "_context",
@@ -48,9 +49,9 @@ class PartitionReader:
         "_follower",
         "_not_readable_at_first",
         "_rack",
-        "first",
+        "completes_fetch",
+        "is_first_attempt",
         "read_committed",
-        "urgent",
         "watched",
     )
 
@@ -61,22 +62,22 @@ class PartitionReader:
         self._context = context
         self._follower = follower = context.follower
         self.read_committed = request.isolation_level == READ_COMMITTED and follower is None
-        may_read_followers = ctx.api_version >= FIRST_VERSION_WITH_FOLLOWERS and follower is None
+        may_read_followers = ctx.api_version >= FIRST_VERSION_WITH_FOLLOWER_READS and follower is None
         self._rack = request.rack_id if may_read_followers else ""
         self._early = early
         self._not_readable_at_first: set[PartitionKey] | None = None
-        """Partitions that the first attempt found unknown or forbidden to a consumer: they do not complete the Fetch,
-        as in Kafka (KafkaApis.handleFetchRequest). None without such partitions: most Fetches have none."""
+        """The partitions for which the first attempt of a consumer's Fetch found one of `ERRORS_BEFORE_READING`: as in
+        Kafka (KafkaApis.handleFetchRequest), they do not complete the Fetch. None if there are none."""
         self._converted_bytes = 0
-        self.first = True
-        """Whether this is the first attempt; only the first one records the progress of a follower."""
-        self.urgent = False
-        """Whether a partition that was read completes the Fetch."""
+        self.is_first_attempt = True
+        """Only the first attempt records the progress of a follower."""
+        self.completes_fetch = False
+        """Whether the Fetch completes after this attempt, however few bytes it has."""
         self.watched: list[Partition] = []
         """The partitions whose changes may complete the Fetch."""
 
-    def begin_again(self) -> None:
-        """Forget what an earlier attempt has read."""
+    def begin_attempt(self) -> None:
+        """Forget the partitions of the attempt before."""
         self.watched = []
         self._converted_bytes = 0
         if self._early is not None:
@@ -86,17 +87,17 @@ class PartitionReader:
         """Watch a partition that has nothing new for a consumer, without reading it."""
         self.watched.append(partition)
         if self._early is not None:
-            self._early.add(wanted, partition, wanted.fetch_offset)
+            self._early.add_read(wanted, partition, wanted.fetch_offset)
 
     def read(self, wanted: FetchedPartition, room: int, min_one: bool) -> PartitionData:
-        """Return the partition's part of the response. Errors complete the Fetch, except for those for which
-        `_waits_in_spite_of` is true."""
+        """Return the partition's part of the response, with at most `room` bytes, or with the first batch of any size
+        if `min_one`."""
         ctx = self._ctx
-        partition = self._context.find(wanted.topic, wanted.index)  # type: ignore[arg-type]  # a name or an id
+        partition = self._context.find_partition(wanted.topic, wanted.index)  # type: ignore[arg-type]  # a name or an id
         if partition is None:
-            return self._error(wanted, why_not_hosted(ctx, wanted))
+            return self._error(wanted, missing_partition_error(ctx, wanted))
         follower = self._follower
-        error = refusal(ctx, partition, wanted, follower)
+        error = fetch_error(ctx, partition, wanted, follower)
         if error:
             return self._error(wanted, error)
         if wanted.last_fetched_epoch >= 0:
@@ -106,12 +107,12 @@ class PartitionReader:
         stable = partition.last_stable_offset
         if follower is not None:
             limit = partition.log_end_offset
-            if self.first and wanted.fetch_offset <= limit:
+            if self.is_first_attempt and wanted.fetch_offset <= limit:
                 follower.record_fetch(partition, wanted)
             if wanted.known_high_watermark < partition.high_watermark:
-                self.urgent = True  # the follower serves consumers up to its high watermark
+                self.completes_fetch = True  # the follower serves consumers up to its high watermark
             if -1 < wanted.last_sent_log_start_offset < partition.log_start_offset:
-                self.urgent = True  # DeleteRecords waits for the follower
+                self.completes_fetch = True  # DeleteRecords waits for the follower
         else:
             limit = stable if self.read_committed else partition.high_watermark
             if self._rack:
@@ -125,9 +126,9 @@ class PartitionReader:
         if follower is not None and follower.should_throttle(partition):
             max_bytes, min_one = 0, False
         elif self._early is not None:
-            self._early.add(wanted, partition, limit)
+            self._early.add_read(wanted, partition, limit)
         elif wanted.fetch_offset > limit:
-            self.urgent = True  # as after a truncation of the leader (Kafka's DelayedFetch)
+            self.completes_fetch = True  # as after a truncation of the leader (Kafka's DelayedFetch)
         try:
             found = partition.log.read(wanted.fetch_offset, max_bytes, limit=limit, min_one=min_one)
             if found is not None:
@@ -157,8 +158,8 @@ class PartitionReader:
         )
 
     def _redirected(self, partition: Partition, wanted: FetchedPartition, replica: int) -> PartitionData:
-        """Return the part of the response that sends the consumer to a replica in its rack (KIP-392)."""
-        self.urgent = True
+        """Return the part of the response that redirects the consumer to a replica in its rack (KIP-392)."""
+        self.completes_fetch = True
         return PartitionData(
             partition_index=wanted.index,
             high_watermark=partition.high_watermark,
@@ -170,9 +171,8 @@ class PartitionReader:
         )
 
     def _converted(self, found: FileSlice, fetch_offset: int) -> bytes:
-        """Return batches as a message set of magic 0 (versions 0 and 1) or 1 (versions 2 and 3).
-
-        Return no records while memory is exhausted: the consumer fetches again."""
+        """Return batches as a message set of magic 0 (versions 0 and 1) or 1 (versions 2 and 3); no records while
+        memory is exhausted, so that the consumer fetches again."""
         if not self._ctx.connection.has_room(self._converted_bytes + ROOM_PER_CONVERTED_BYTE * len(found)):
             return b""
         converted = bytes(
@@ -182,13 +182,13 @@ class PartitionReader:
         return converted
 
     def _diverging(self, partition: Partition, wanted: FetchedPartition) -> PartitionData | None:
-        """Return the part of the response for a reader with a diverging log (KIP-595); None for any other reader."""
+        """Return the part of the response for a follower whose log diverges (KIP-595), None if it does not diverge."""
         epoch, end_offset = partition.log.end_offset_for_epoch(wanted.last_fetched_epoch)
         if epoch < 0:
             return self._error(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
         if epoch >= wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
             return None
-        self.urgent = True
+        self.completes_fetch = True
         return PartitionData(
             partition_index=wanted.index,
             high_watermark=partition.high_watermark,
@@ -200,16 +200,18 @@ class PartitionReader:
         )
 
     def _error(self, wanted: FetchedPartition, error: ErrorCode) -> PartitionData:
-        self.urgent |= not self._waits_in_spite_of(wanted, error)
-        return refused(self._ctx, wanted, error)
+        if not self._waits_despite(wanted, error):
+            self.completes_fetch = True
+        return error_data(self._ctx, wanted, error)
 
-    def _waits_in_spite_of(self, wanted: FetchedPartition, error: ErrorCode) -> bool:
-        """Return whether a consumer's Fetch waits for its other partitions in spite of the error. A follower's Fetch
-        completes immediately, so that the follower fetches a new partition as soon as this broker leads it."""
-        if error not in BEFORE_READING or self._follower is not None:
+    def _waits_despite(self, wanted: FetchedPartition, error: ErrorCode) -> bool:
+        """Return whether the Fetch waits for its other partitions in spite of the error, as a consumer's Fetch does
+        after some errors. A follower's Fetch completes after any error, so that the follower fetches a new partition as
+        soon as this broker leads it."""
+        if error not in ERRORS_BEFORE_READING or self._follower is not None:
             return False
         key = (wanted.topic, wanted.index)
-        if self.first:
+        if self.is_first_attempt:
             if self._not_readable_at_first is None:
                 self._not_readable_at_first = set()
             self._not_readable_at_first.add(key)
