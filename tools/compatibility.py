@@ -12,7 +12,7 @@ from pathlib import Path
 from odradek_broker.apis.delayed_fetch import SLICE as FETCH_SLICE
 from odradek_broker.apis.table import TABLE
 from odradek_broker.config import OUR_INTEGERS, REQUEST_ELEMENTS
-from odradek_broker.network.routes import UNDIVIDED_PART, elements_max
+from odradek_broker.network.routes import UNDIVIDED_DIVISOR, elements_max
 from odradek_controller.configs.in_use import TOPIC_IN_ANOTHER_WAY, TOPIC_WITHOUT_EFFECT
 from odradek_wire.apis import APIS, ApiInfo
 
@@ -90,9 +90,9 @@ def _long_requests() -> str:
     lines = [
         f"| {name} | {FETCH_SLICE if api.slices is None else api.slices.elements:,} | {elements_max(api, whole):,} |\n"
         for name, api in apis
-        if api.slices is not None or api.elements_part is not None
+        if api.slices is not None or api.elements_divisor is not None
     ]
-    rest = f"| all others | are not divided | {whole // UNDIVIDED_PART:,} |\n"
+    rest = f"| all others | are not divided | {whole // UNDIVIDED_DIVISOR:,} |\n"
     return "".join(lines) + rest
 
 

@@ -67,7 +67,7 @@ def collect(broker: Broker, server: Server, cleaner: LogCleaner | None, loop_lag
 def _requests(server: Server) -> Iterator[Metric]:
     counted: Counter[tuple[str, int]] = Counter()
     for routes in server.routes:
-        for route in routes.known.values():
+        for route in routes.compiled.values():
             counted[route.key.name, route.version] += route.requests
     yield Metric(
         "kafka_network_RequestMetrics_RequestsPerSec_total",

@@ -105,9 +105,11 @@ class Node:
             )
             apis = ports.source.apis
             table = (TABLE if apis is None else TABLE.with_unserved(apis)).without(ports.source.unserved_apis)
-            routes = Routes(table, api_versions.downgrade())
+            routes = Routes(table, api_versions.unsupported_version_body())
             inter_broker_routes = (
-                None if ports.control_requests is None else Routes(table, routes.downgrade, inter_broker=True)
+                None
+                if ports.control_requests is None
+                else Routes(table, routes.unsupported_version_body, inter_broker=True)
             )
             self.server = Server(broker, routes, self._listeners, self._channel_builders, inter_broker_routes)
             self.log_manager = LogManager(

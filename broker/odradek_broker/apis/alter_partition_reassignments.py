@@ -21,7 +21,7 @@ from odradek_wire.messages.alter_partition_reassignments import (
 async def handle(ctx: Context, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
     if not ctx.may_cluster(Operation.ALTER):
         return error_response(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if ctx.expired(request.timeout_ms) and request.topics:
+    if ctx.refuses_timeout(request.timeout_ms) and request.topics:
         return error_response(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
     response: AlterPartitionReassignmentsResponse = await ctx.broker.controller_channel.submit(request, ctx.principal)
     return response

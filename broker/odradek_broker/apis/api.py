@@ -36,8 +36,8 @@ class Api(Generic[Request, Response]):
     top-level `error_code` has the error; without such a field the connection closes."""
     slices: Divider | None = None
     """Divides requests with many elements. None: such requests are not divided, and may have fewer elements."""
-    elements_part: int | None = None
-    """Divides `odradek.request.elements.max`. None: by 1 for an API with `slices`, by 20 for others."""
+    elements_divisor: int | None = None
+    """Divides `odradek.request.elements.max` for this API. None: by 1 with `slices`, by 20 without."""
     fast_path: Callable[[int], Callable[..., bytes | None] | None] | None = None
     """For the hot path: `fast_path(version)` makes a function of broker, connection, frame and position of the body. It
     returns the body of the response to the usual request, or None for a request that needs the general path. The

@@ -3,8 +3,9 @@
 Versions: v1 has a throttle time, v3 is flexible and names the client's software (KIP-511), v4 allows features from
 level 0 on.
 Behaviour: the response has header v0 in every version. A request in an unknown version gets a v0 response with
-UNSUPPORTED_VERSION and the versions of ApiVersions alone (KIP-511); `downgrade` makes it, the connection sends it.
-Produce is listed from v0, because librdkafka sends compressed batches only to brokers that list v0 (KAFKA-18659).
+UNSUPPORTED_VERSION and the versions of ApiVersions alone (KIP-511); `unsupported_version_body` makes it, the connection
+sends it. Produce is listed from v0, because librdkafka sends compressed batches only to brokers that list v0
+(KAFKA-18659).
 Differences from Kafka: a feature that announces a protocol to clients, such as group.version, is listed only if its
 APIs are served. A Kafka that owned the directory before may have finalized it: the level stays in the metadata log.
 """
@@ -53,14 +54,14 @@ def _advertised(ctx: Context) -> list[ApiVersionsResponse.ApiVersion]:
     emulated = ctx.broker.metadata_source.apis
     routes = ctx.connection.routes
     if emulated is None:
-        ranges = routes.served()
+        ranges = routes.versions()
     else:
-        among_brokers = routes.table.among_brokers() if routes.inter_broker else {}
-        ranges = dict(sorted({**emulated, **among_brokers}.items()))
+        inter_broker = routes.table.inter_broker_only_versions() if routes.inter_broker else {}
+        ranges = dict(sorted({**emulated, **inter_broker}.items()))
     return [ApiVersionsResponse.ApiVersion(key, low, high) for key, (low, high) in ranges.items()]
 
 
-def downgrade() -> bytes:
+def unsupported_version_body() -> bytes:
     """Return the body of the response to an ApiVersions request in an unknown version."""
     low, high = APIS[ApiKey.API_VERSIONS].versions
     response = ApiVersionsResponse(

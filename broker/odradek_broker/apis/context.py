@@ -80,8 +80,8 @@ class ListenerRoutes(Protocol):
     @property
     def inter_broker(self) -> bool: ...
 
-    def served(self) -> dict[int, tuple[int, int]]:
-        """Return lowest and highest version by API key, as ApiVersions advertises them."""
+    def versions(self) -> dict[int, tuple[int, int]]:
+        """Return the lowest and the highest version of each API that is served, by key."""
         ...
 
 
@@ -164,8 +164,8 @@ class Context:
         """The clock of records and retention."""
         return self.broker.clock.wall_ms()
 
-    def expired(self, timeout_ms: int) -> bool:
-        """Return whether the controller refuses a change because its timeout is 0 or less."""
+    def refuses_timeout(self, timeout_ms: int) -> bool:
+        """Return whether the controller refuses a change with this timeout, because it is 0 or less."""
         return timeout_ms <= 0 and self.broker.metadata_source.refuses_expired_timeouts
 
     def may(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:

@@ -23,7 +23,7 @@ CreatePartitionsTopicResult = CreatePartitionsResponse.CreatePartitionsTopicResu
 
 async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     allowed = [topic for topic in request.topics if ctx.may_topic(Operation.ALTER, topic.name)]
-    if ctx.expired(request.timeout_ms):
+    if ctx.refuses_timeout(request.timeout_ms):
         times = Counter(topic.name for topic in request.topics)
         if any(times[topic.name] == 1 for topic in allowed):
             return error_response(ctx, request, ErrorCode.REQUEST_TIMED_OUT)

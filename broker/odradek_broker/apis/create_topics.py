@@ -27,7 +27,7 @@ CreatableTopicResult = CreateTopicsResponse.CreatableTopicResult
 async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
     may_create_all = ctx.may_cluster(Operation.CREATE)
     allowed = [topic for topic in request.topics if may_create_all or ctx.may_topic(Operation.CREATE, topic.name)]
-    if ctx.expired(request.timeout_ms):
+    if ctx.refuses_timeout(request.timeout_ms):
         times = Counter(topic.name for topic in request.topics)
         if any(times[topic.name] == 1 and topic.name != METADATA_TOPIC for topic in allowed):
             return error_response(ctx, request, ErrorCode.REQUEST_TIMED_OUT)

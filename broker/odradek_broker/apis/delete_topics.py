@@ -26,7 +26,7 @@ async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResp
     states = [*request.topics, *(DeleteTopicState(name, ZERO_UUID) for name in request.topic_names)]
     refused = [(state, error) for state in states if (error := _refusal(ctx, state)) is not None]
     allowed = [state for state in states if _refusal(ctx, state) is None]
-    if ctx.expired(request.timeout_ms) and ctx.broker.config.boolean("delete.topic.enable"):
+    if ctx.refuses_timeout(request.timeout_ms) and ctx.broker.config.boolean("delete.topic.enable"):
         times = Counter((state.name, state.topic_id) for state in states)
         if any(times[state.name, state.topic_id] == 1 and _is_named(state) for state in allowed):
             return error_response(ctx, request, ErrorCode.REQUEST_TIMED_OUT)

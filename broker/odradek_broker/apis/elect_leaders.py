@@ -18,7 +18,7 @@ from odradek_wire.messages.elect_leaders import ElectLeadersRequest, ElectLeader
 async def handle(ctx: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
     if not ctx.may_cluster(Operation.ALTER):
         return error_response(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if ctx.expired(request.timeout_ms) and request.topic_partitions != []:
+    if ctx.refuses_timeout(request.timeout_ms) and request.topic_partitions != []:
         return error_response(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
     response: ElectLeadersResponse = await ctx.broker.controller_channel.submit(request, ctx.principal)
     return response

@@ -78,4 +78,4 @@ def error_response(ctx: Context, request: FetchRequest, error: ErrorCode) -> Fet
     return response
 
 
-API = Api(FetchRequest, FetchResponse, handle, error_response=error_response, elements_part=4)
+API = Api(FetchRequest, FetchResponse, handle, error_response=error_response, elements_divisor=4)

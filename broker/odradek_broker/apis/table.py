@@ -1,7 +1,7 @@
 """The table of the APIs that a broker serves. A new API is one module and one line here.
 
-Dispatch, ApiVersions and the compatibility page read it. A module, and with it its messages, is imported when the first
-request of its API comes, so that a broker is ready sooner; ApiVersions needs only the rows.
+Owns the versions of each API, and the import of its module at the first request, so that a broker is ready sooner.
+Dispatch, ApiVersions and the compatibility page read the table. Leaves the description of an API to its module.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Row(NamedTuple):
     min_version: int | None = None
     max_version: int | None = None
     inter_broker: bool = False
-    """Refused on client listeners, and not advertised there."""
+    """Whether only brokers send its requests: other listeners neither serve nor advertise it."""
     served: bool = True
-    """False: the response to every request is an error (`unserved`)."""
+    """Whether it has a handler of its own; otherwise every response is an error (`unserved`)."""
 
 
 class Table(Mapping[ApiKey, Api[Any, Any]]):
@@ -33,7 +33,7 @@ class Table(Mapping[ApiKey, Api[Any, Any]]):
         self._rows = {key: rows[key] for key in sorted(rows)}
         self._loaded: dict[ApiKey, Api[Any, Any]] = {}
         self.served = frozenset(key for key, row in rows.items() if row.served)
-        """The keys of the APIs that have a handler of their own; the others respond with an error."""
+        """The keys of the APIs that have a handler of their own."""
 
     def __getitem__(self, key: ApiKey) -> Api[Any, Any]:
         api = self._loaded.get(key)
@@ -53,36 +53,36 @@ class Table(Mapping[ApiKey, Api[Any, Any]]):
         return len(self._rows)
 
     def is_inter_broker(self, key: ApiKey) -> bool:
-        """Return whether only brokers send requests of this API."""
+        """Return whether only brokers send its requests."""
         return self._rows[key].inter_broker
 
     def versions(self, key: ApiKey) -> tuple[int, int]:
-        """Return lowest and highest version."""
+        """Return the lowest and the highest version."""
         row, (lowest, highest) = self._rows[key], APIS[key].versions
         return (
             lowest if row.min_version is None else row.min_version,
             highest if row.max_version is None else row.max_version,
         )
 
-    def for_clients(self) -> dict[int, tuple[int, int]]:
-        """Return the versions of the APIs on listeners for clients, by key."""
+    def client_versions(self) -> dict[int, tuple[int, int]]:
+        """Return the versions of the APIs for clients, by key."""
         return {key: self.versions(key) for key, row in self._rows.items() if not row.inter_broker}
 
-    def among_brokers(self) -> dict[int, tuple[int, int]]:
-        """Return the versions of the APIs that only the brokers of a ZooKeeper cluster use, by key."""
+    def inter_broker_only_versions(self) -> dict[int, tuple[int, int]]:
+        """Return the versions of the APIs that only brokers use, by key."""
         return {key: self.versions(key) for key, row in self._rows.items() if row.inter_broker}
 
-    def for_brokers(self) -> dict[int, tuple[int, int]]:
-        """Return the versions of all APIs, by key, as on listeners for brokers and clients."""
+    def all_versions(self) -> dict[int, tuple[int, int]]:
+        """Return the versions of all APIs, by key."""
         return {key: self.versions(key) for key in self._rows}
 
     def without(self, keys: Collection[int]) -> Table:
-        """Return this table without some APIs."""
+        """Return a table without these APIs."""
         return Table({key: row for key, row in self._rows.items() if key not in keys})
 
     def with_unserved(self, advertised: Mapping[int, tuple[int, int]]) -> Table:
-        """Return this table with the other APIs of a release, as unserved. `advertised` has the release's versions by
-        key."""
+        """Return a table that has also the other APIs of a release, as unserved. `advertised` has the versions of the
+        release's APIs by key."""
         unserved = {
             ApiKey(key): Row("unserved", lowest, highest, served=False)
             for key, (lowest, highest) in advertised.items()

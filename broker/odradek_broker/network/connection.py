@@ -50,9 +50,9 @@ class Connection:
         "_client_id",
         "_client_id_bytes",
         "_draining",
-        "_known_routes",
         "_long",
         "_muted_ms",
+        "_open_routes",
         "_sender",
         "_waiting",
         "address",
@@ -78,7 +78,7 @@ class Connection:
         self._broker = server.broker
         self.interceptors = server.broker.interceptors
         self.routes = server.routes_on(listener)
-        self._known_routes = NO_ROUTES
+        self._open_routes = NO_ROUTES
         self.memory = server.buffers.budget
         self.receiver = Receiver(self, server.buffers, server.request_max_bytes)
         self.principal: Principal = ANONYMOUS
@@ -181,19 +181,19 @@ class Connection:
     def check_authentication(self) -> bool:
         """Take over the authenticator's principal, and open or close the gate. Return whether it is open.
 
-        The gate costs the hot path nothing: `dispatch` looks routes up in `_known_routes`, which is empty until
+        The gate costs the hot path nothing: `dispatch` looks routes up in `_open_routes`, which is empty until
         authentication has completed, and calls `_route` only if there is none."""
         principal = self.authenticator.principal
         if principal is None:
-            self._known_routes = NO_ROUTES
+            self._open_routes = NO_ROUTES
             return False
         self.principal = principal
-        self._known_routes = self.routes.known
+        self._open_routes = self.routes.compiled
         return True
 
     def _route(self, key_and_version: int) -> Route | None:
         """Return the route of a request; None if it is not served, or not before authentication has completed."""
-        if self._known_routes is NO_ROUTES and not self._may_be_routed(key_and_version):
+        if self._open_routes is NO_ROUTES and not self._may_be_routed(key_and_version):
             return None
         return self.routes.get(key_and_version)
 
@@ -205,7 +205,7 @@ class Connection:
     def dispatch(self, frame: memoryview, key_and_version: int, correlation_id: int, client_id_size: int) -> None:
         """Serve one request, and write its response unless it has to wait. Raises MemoryExhausted if the handler found
         no room for the request and had no effect: the receiver dispatches the request again later."""
-        route = self._known_routes.get(key_and_version)
+        route = self._open_routes.get(key_and_version)
         if route is None:
             route = self._route(key_and_version)
             if route is None:
@@ -325,7 +325,7 @@ class Connection:
         """Close the connection: the API or version is not served. As in Kafka, ApiVersions in an unknown version
         gets a response instead: in version 0, with the versions of ApiVersions itself (KIP-511)."""
         if key_and_version >> 16 == ApiKey.API_VERSIONS:
-            body = self.routes.downgrade
+            body = self.routes.unsupported_version_body
             self.transport.write(response_head(correlation_id, False, len(body)) + body)
         elif not self._may_be_routed(key_and_version):
             self.refuse(

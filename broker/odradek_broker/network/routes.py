@@ -1,7 +1,7 @@
 """Routes: from API key and version to decoder, handler and encoder, compiled at first use.
 
-Owns the routes of a server's listeners. The first four bytes of a request, read as one number, are the key of the
-lookup, so that the hot path finds everything in one step. Leaves the table of APIs to `apis.table`.
+Owns the routes of a server's listeners, by the first four bytes of a request: the hot path finds a route in one step.
+Leaves the table of APIs to `apis.table`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from odradek_wire.apis import ApiKey
 from odradek_wire.codec import Part, decode_prefix, decoder, encoder, limited_decoder
 from odradek_wire.errors import DecodeError, ErrorCode
 
-UNDIVIDED_PART = 20
-"""Divides `odradek.request.elements.max` for an API whose requests are not handled in slices."""
+UNDIVIDED_DIVISOR = 20
+"""The divisor of `odradek.request.elements.max` for an API whose requests are not handled in slices."""
 
 Handle = Callable[[Context, Any], Any | Awaitable[Any] | None]
 
 
 def elements_max(api: Api[Any, Any], setting: int) -> int:
     """Return how many elements a request may have when `odradek.request.elements.max` is `setting`."""
-    part = api.elements_part or (UNDIVIDED_PART if api.slices is None else 1)
-    return max(setting // part, 1)
+    divisor = api.elements_divisor or (UNDIVIDED_DIVISOR if api.slices is None else 1)
+    return max(setting // divisor, 1)
 
 
 class Route:
@@ -53,7 +53,7 @@ class Route:
     )
 
     def __init__(self, key: ApiKey, version: int, api: Api[Any, Any], *, limited: bool = True) -> None:
-        """A route that is `limited` counts the elements of a request while it decodes them."""
+        """If `limited`, requests have a limit of elements, which are counted while a large request is decoded."""
         self.key = key
         self.requests = 0
         self.version = version
@@ -63,7 +63,7 @@ class Route:
         self.encode: Callable[[Any], list[Part]] = encoder(api.response, version)
         self.response_class = api.response
         self.flexible: bool = version >= api.request.FLEXIBLE_FROM
-        # Header v0 even in flexible versions: the client must read the response to ApiVersions before it knows the
+        # ApiVersions has header v0 even in flexible versions: the client must read its response before it knows the
         # broker's versions (KIP-511).
         self.response_has_tags: bool = self.flexible and key != ApiKey.API_VERSIONS
         # Only responses to Fetch have slices of log files; all others are bytes.
@@ -88,7 +88,7 @@ class Route:
 
     def decode_with_trailing_bytes(self, frame: Any, position: int) -> Any:
         """Decode a request with bytes after its end, which `decode` refuses and Kafka ignores. librdkafka sends three
-        after a Metadata v13 for all topics. Raises DecodeError if the request itself cannot be read."""
+        such bytes after a Metadata v13 for all topics. Raises DecodeError if the request itself cannot be read."""
         return decode_prefix(self.api.request, self.version, frame, position)[0]
 
     def failure(self, ctx: Context, request: Any, error: ErrorCode) -> Any | None:
@@ -103,37 +103,38 @@ class Route:
 
 
 class Routes:
-    """The routes of one or several listeners, by the first four bytes of a request."""
+    """The routes of one or several listeners. `compiled` has those that requests have used, by the first four bytes of
+    a request: API key and version."""
 
-    __slots__ = ("downgrade", "inter_broker", "known", "table")
+    __slots__ = ("compiled", "inter_broker", "table", "unsupported_version_body")
 
-    def __init__(self, table: Table, downgrade: bytes, *, inter_broker: bool = False) -> None:
-        """`downgrade` is the body of the response to an ApiVersions request in an unknown version. With `inter_broker`
-        the requests of other brokers are served, too."""
+    def __init__(self, table: Table, unsupported_version_body: bytes, *, inter_broker: bool = False) -> None:
+        """`unsupported_version_body` is the body of the response to an ApiVersions request in an unknown version. With
+        `inter_broker` the listeners also serve the APIs that only brokers use."""
         self.table = table
         self.inter_broker = inter_broker
-        self.downgrade = downgrade
-        self.known: dict[int, Route] = {}
+        self.unsupported_version_body = unsupported_version_body
+        self.compiled: dict[int, Route] = {}
 
-    def served(self) -> dict[int, tuple[int, int]]:
-        """Return lowest and highest version by API key."""
-        return self.table.for_brokers() if self.inter_broker else self.table.for_clients()
+    def versions(self) -> dict[int, tuple[int, int]]:
+        """Return the lowest and the highest version of each API that is served, by key."""
+        return self.table.all_versions() if self.inter_broker else self.table.client_versions()
 
     def get(self, key_and_version: int) -> Route | None:
-        """Return the route; None for an API or a version that is not served."""
-        route = self.known.get(key_and_version)
-        return self._make(key_and_version) if route is None else route
+        """Return the route, compiled if necessary; None for an API or a version that is not served."""
+        route = self.compiled.get(key_and_version)
+        return self._compile(key_and_version) if route is None else route
 
-    def _make(self, key_and_version: int) -> Route | None:
+    def _compile(self, key_and_version: int) -> Route | None:
         number, version = key_and_version >> 16, key_and_version & 0xFFFF
         try:
             key = ApiKey(number)
         except ValueError:
             return None
-        lowest, highest = self.served().get(key, (0, -1))
+        lowest, highest = self.versions().get(key, (0, -1))
         if not lowest <= version <= highest:
             return None
-        # A controller may send more partitions to a broker than any client asks for.
+        # The requests of a controller to a broker name more partitions than any client's.
         limited = not self.table.is_inter_broker(key)
-        route = self.known[key_and_version] = Route(key, version, self.table[key], limited=limited)
+        route = self.compiled[key_and_version] = Route(key, version, self.table[key], limited=limited)
         return route

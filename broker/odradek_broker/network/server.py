@@ -79,7 +79,7 @@ class Server:
 
     def requests_handled(self) -> int:
         """Return the number of requests since the start."""
-        return sum(route.requests for routes in self.routes for route in routes.known.values())
+        return sum(route.requests for routes in self.routes for route in routes.compiled.values())
 
     async def bind(self) -> None:
         """Bind every listener, so that its port is known; accept no connection yet. Raises OSError (address in use, no
