@@ -254,7 +254,7 @@ async def test_a_converted_produce_waits_for_room_and_is_handled_once(
     before = route(node, version).requests
     client.send(make_produce("t", records), version)
     second = client.send(METADATA, 9)
-    await until(lambda: any(each.receiver.starved for each in node.server.connections))
+    await until(lambda: any(each.receiver.waits_for_memory for each in node.server.connections))
     assert (await other.ask(METADATA, 9)).brokers != []
     assert end_of(node) == 0
     budget.give_back(held)
@@ -282,7 +282,7 @@ async def test_only_smaller_produces_pass_a_blocked_produce(
     assert error_of((await small.receive(ProduceResponse, 9))[1]) == ErrorCode.NONE
     frame = encode_request(METADATA, 9, 1, "split")
     split.writer.write(struct.pack(">i", len(frame)) + frame[:-1])
-    await until(lambda: sum(each.receiver.starved for each in node.server.connections) == 2)
+    await until(lambda: sum(each.receiver.waits_for_memory for each in node.server.connections) == 2)
     assert (budget.used - budget.blocked_bytes, end_of(node)) == (held - 60_000, 1)
     budget.give_back(held - 60_000)
     assert error_of((await large.receive(ProduceResponse, 9))[1]) == ErrorCode.NONE
@@ -290,7 +290,7 @@ async def test_only_smaller_produces_pass_a_blocked_produce(
     assert (await split.receive(MetadataResponse, 9))[1].brokers != []
     await until(lambda: (budget.used, budget.blocked_bytes) == (0, 0))
     await node.stop()  # logs the warnings that follow another one within a second
-    lines = [line for line in capsys.readouterr().out.splitlines() if "reading later" in line]
+    lines = [line for line in capsys.readouterr().out.splitlines() if "memory for requests is exhausted" in line]
     assert ("PRODUCE v9" in lines[0], "client_id=large" in lines[0]) == (True, True)
     assert ("METADATA v9" in lines[-1], "client_id=split" in lines[-1]) == (True, True)
     assert sum(1 if (found := re.search(r"count=(\d+)", line)) is None else int(found[1]) for line in lines) == 3
@@ -338,7 +338,7 @@ async def test_a_closed_connection_returns_the_bytes_of_its_conversion(
     budget.take_unchecked(held)
     cut.send(make_produce("t", compressed()), 9)
     await until(lambda: budget.blocked_bytes > 0)
-    next(each for each in node.server.connections if each.receiver.starved).abort()
+    next(each for each in node.server.connections if each.receiver.waits_for_memory).abort()
     await until(lambda: len(node.server.connections) == 1)
     assert (budget.used, budget.blocked_bytes) == (held, 0)
     budget.give_back(held)

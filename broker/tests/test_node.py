@@ -326,7 +326,7 @@ def test_listeners_of_the_controller_are_not_for_clients() -> None:
     [
         ({"listeners": "nonsense"}, "expected NAME://host:port"),
         ({"listeners": "PLAINTEXT://a:70000"}, "outside 0..65535"),
-        ({"listeners": "MINE://a:1"}, "no security protocol for listener MINE"),
+        ({"listeners": "MINE://a:1"}, "add the security protocol of listener MINE, such as MINE:PLAINTEXT"),
         ({"listeners": "SSL://a:1"}, "listener SSL must have one of the protocols PLAINTEXT, got SSL"),
         ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "a name of its own"),
         ({"listeners": "PLAINTEXT://a:1", "advertised_listeners": "OTHER://a:1"}, "OTHER is not in listeners"),

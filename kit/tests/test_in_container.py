@@ -30,5 +30,5 @@ def test_the_health_check_finds_the_listener_of_the_variables(variables: dict[st
 
 def test_variables_without_a_listener_for_clients_are_refused() -> None:
     variables = {"KAFKA_LISTENERS": "CONTROLLER://:9093", "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER"}
-    with pytest.raises(ValueError, match="no listener for clients is left"):
+    with pytest.raises(ValueError, match="add a listener for clients"):
         own_address(variables)

@@ -113,7 +113,7 @@ def append(
     find = partitions.get_by_id if version >= FIRST_VERSION_WITH_IDS else partitions.get
     everything_allowed = broker.authorizer.allows_everything
     if ctx.connection.memory.used:  # otherwise there is enough room
-        _make_room(ctx, request)
+        _require_room(ctx, request)
     topics = []
     waiting: WaitingPartitions | None = None
     failures = False
@@ -155,7 +155,7 @@ def append(
     return response if waiting is None else _wait(ctx, request, response, waiting)
 
 
-def _make_room(ctx: Context, request: ProduceRequest) -> None:
+def _require_room(ctx: Context, request: ProduceRequest) -> None:
     """Raise MemoryExhausted if a batch of the request may have to be decompressed or converted, and there is no room
     for it now."""
     for topic in request.topic_data:
@@ -163,7 +163,7 @@ def _make_room(ctx: Context, request: ProduceRequest) -> None:
             if data.records is not None:
                 size = ROOM_PER_CONVERTED_BYTE * len(data.records)
                 if not ctx.connection.has_room(size) and _may_be_opened(ctx, topic, data):
-                    ctx.connection.make_room(size)
+                    ctx.connection.require_room(size)
 
 
 def _may_be_opened(

@@ -1,11 +1,11 @@
-"""One client connection: its principal, and its requests from their bytes to the bytes of the responses.
+"""One client connection: its principal, and the path of its requests from received bytes to written responses.
 
 Owns the usual path of a request through decoder, handler and encoder, the gate that authentication opens, the reaction
 to a client that violates the protocol, and the life of the connection. Leaves receiving to `receiver`, requests that
 wait or fail to `exchange`, sending slices of log files to `sender`, and the meaning of requests to their handlers.
 
-A request's `records` are views into a receive buffer that the next request overwrites. They are valid until the handler
-returns; a handler that continues later (a coroutine, a `Deferred`) must not read them after that.
+The `records` of a request are views into a receive buffer that the next request overwrites. They are valid until the
+handler returns; a handler that continues later (a coroutine, a `Deferred`) must not read them after that.
 """
 
 from __future__ import annotations
@@ -36,13 +36,12 @@ if TYPE_CHECKING:
     from odradek_broker.network.server import Server
 
 NO_ROUTES: dict[int, Route] = {}
-"""The routes of a connection before its authentication has completed; stays empty."""
+"""The open routes of a connection before its authentication has completed; stays empty."""
 UNKNOWN_SOFTWARE = ("unknown", "unknown")
-IMPOSSIBLE_SIZE = "request is shorter than its header or larger than socket.request.max.bytes"
 
 
 class Connection:
-    """See the module. `busy` is true while a request has no response yet, or a response waits for the socket."""
+    """A connection. `busy` is true while a request has no response yet, or its response waits for the socket."""
 
     __slots__ = (
         "_broker",
@@ -100,7 +99,7 @@ class Connection:
     # -- life cycle ---------------------------------------------------------------------------------------------------
 
     def opened(self, transport: asyncio.Transport) -> None:
-        """Begin, with the transport that the event loop has given to the receiver."""
+        """Begin to serve the client, over the transport that the event loop has given to the receiver."""
         self.transport = transport
         peer = transport.get_extra_info("peername")
         if peer:
@@ -111,7 +110,7 @@ class Connection:
         self.server.connected(self)
 
     def lost(self) -> None:
-        """End, after the transport has closed. A request that waits is cancelled; its effects stay."""
+        """End after the transport has closed. A request that waits is cancelled; its effects stay."""
         self._sender.close()
         if self._waiting is not None:
             self._waiting.cancel()
@@ -128,21 +127,27 @@ class Connection:
             self.transport.close()
 
     def abort(self) -> None:
-        """Close without sending the buffer, as a crash does."""
+        """Close without sending the transport's buffer, as a crash does."""
         self.closing = True
         self.transport.abort()
 
-    def refuse(self, why: str, ctx: Context | None = None, **facts: Any) -> None:
-        """Close the connection because of something that the client sent, and log the reason `why`."""
-        self.warn(why + "; closing the connection", ctx, **facts)
+    def refuse(self, event: str, ctx: Context | None = None, **facts: Any) -> None:
+        """Close the connection because of something that the client sent, and log the event as a warning."""
+        self.warn(event, ctx, **facts)
         self.close()
 
     def refuse_size(self, size: int, first: bytes) -> None:
-        """Close the connection because no request can have this `size`; `first` has the first bytes that came."""
+        """Close the connection because no request can have this size. `first` has the first bytes of the request."""
         greeting = recognize(first)
         if greeting is None:
-            limit = self.server.request_max_bytes
-            self.refuse(IMPOSSIBLE_SIZE, size=size, socket_request_max_bytes=limit, listener=self.listener)
+            self.refuse(
+                "request size is out of range; closing the connection",
+                size=size,
+                size_min=HEADER_MIN_BYTES,
+                size_max=self.server.request_max_bytes,
+                setting="socket.request.max.bytes",
+                listener=self.listener,
+            )
         else:
             self.refuse(greeting.event, hint=greeting.hint, listener=self.listener)
 
@@ -151,35 +156,35 @@ class Connection:
         self.server.repeated_warnings.warning(self.log_of(ctx), event, facts)
 
     def drain(self) -> None:
-        """Close after the response to the request in progress, as a shutdown does; handle no other request."""
+        """Close after the response to the request in progress, as at a shutdown; handle no other request."""
         self._draining = True
         if not self.busy:
             self.close()
 
     def hold(self) -> None:
-        """Stay connected, but handle nothing until `release`, because `max.connections` is reached. Some event loops
-        cannot stop reading this early; the receiver keeps the bytes that arrive."""
+        """Handle no request until `release`, because `max.connections` is reached. Not every event loop can stop
+        reading this early; the receiver keeps the bytes that arrive."""
         self.busy = True
         self.receiver.pause()
 
     def release(self) -> None:
-        """Handle requests after `hold`."""
+        """End `hold`: handle requests."""
         self.busy = False
         self.receiver.resume()
 
     def log_of(self, ctx: Context | None) -> Logger:
-        """Return a logger with the client's address and id, and with the request's API if there is one. Without a
-        request, the client id is that of the last request that did not take the fast path."""
+        """Return a logger with the client's address and id, and with the API of a request. Without a request the client
+        id is that of the connection's last request on the general path."""
         facts: dict[str, Any] = {"client": f"{self.address}:{self.port}", "client_id": self._client_id}
         if ctx is not None:
             facts["client_id"] = ctx.client_id
             facts["api"] = f"{ApiKey(ctx.api_key).name} v{ctx.api_version}"
         return self._broker.log.bind(**facts)
 
-    # -- authentication: the gate before dispatch ---------------------------------------------------------------------
+    # -- the gate before dispatch -------------------------------------------------------------------------------------
 
     def check_authentication(self) -> bool:
-        """Take over the authenticator's principal, and open or close the gate. Return whether it is open.
+        """Take over the authenticator's principal, and open the gate if there is one. Return whether it is open.
 
         The gate costs the hot path nothing: `dispatch` looks routes up in `_open_routes`, which is empty until
         authentication has completed, and calls `_route` only if there is none."""
@@ -192,7 +197,7 @@ class Connection:
         return True
 
     def _route(self, key_and_version: int) -> Route | None:
-        """Return the route of a request; None if it is not served, or not before authentication has completed."""
+        """Return the route of a request; None if the listener or the gate does not serve it."""
         if self._open_routes is NO_ROUTES and not self._may_be_routed(key_and_version):
             return None
         return self.routes.get(key_and_version)
@@ -203,8 +208,8 @@ class Connection:
     # -- a request ----------------------------------------------------------------------------------------------------
 
     def dispatch(self, frame: memoryview, key_and_version: int, correlation_id: int, client_id_size: int) -> None:
-        """Serve one request, and write its response unless it has to wait. Raises MemoryExhausted if the handler found
-        no room for the request and had no effect: the receiver dispatches the request again later."""
+        """Serve one request, and write its response unless it has to wait. Raises MemoryExhausted if there is no memory
+        for the request, which has had no effect: the receiver dispatches it again later."""
         route = self._open_routes.get(key_and_version)
         if route is None:
             route = self._route(key_and_version)
@@ -217,7 +222,7 @@ class Connection:
             try:
                 body = self._fast_path_body(route, frame, client_id_size)
             except Exception as error:
-                # The request may have had its effect: the general path must not repeat it.
+                # The records may be in the log: the general path must not append them again.
                 self.log_of(None).error(
                     "handler failed; closing the connection",
                     **client_and_api(frame, key_and_version, client_id_size),
@@ -246,12 +251,12 @@ class Connection:
             return None
         memory = self.memory
         if memory.used and memory.used + ROOM_PER_CONVERTED_BYTE * len(frame) > memory.limit:
-            return None  # the handler must check the budget first
-        return route.fast_path(broker, self, frame, position)  # type: ignore[misc]  # checked by the caller
+            return None  # the general path checks the budget
+        return route.fast_path(broker, self, frame, position)  # type: ignore[misc]  # the caller checks that it is not None
 
     def _body(self, route: Route, frame: memoryview, correlation_id: int, client_id_size: int) -> bytes | None:
-        """Decode, handle and encode on the general path. Return the body of the response; None if it is written
-        elsewhere, or later, or not at all."""
+        """Decode, handle and encode on the general path. Return the body of the response; None if there is none, or if
+        it is written elsewhere or later."""
         position = HEADER_MIN_BYTES
         if client_id_size > 0:
             position += client_id_size
@@ -281,14 +286,14 @@ class Connection:
             self._long = LongRequest(self, ctx, route, frame, position)
             return None
         except (DecodeError, IndexError, ValueError) as error:
-            self.refuse("request cannot be read", ctx, error=str(error))
+            self.refuse("request cannot be read; closing the connection", ctx, error=str(error))
             return None
         interceptors = self.interceptors
         if interceptors.before_handle:
             verdict = interceptors.on_request(ctx, request)
             if verdict is not None:
                 if isinstance(verdict, Delay):
-                    request = _decoded(route, bytearray(frame), position)  # its views must stay valid longer
+                    request = _decoded(route, bytearray(frame), position)  # its records must stay valid
                 faults.apply_before_handler(Exchange(self, ctx, route, request, len(frame), is_long=is_long), verdict)
                 return None
         if is_long:
@@ -310,7 +315,7 @@ class Connection:
             or not broker.quotas.unlimited
             or self.closing
         ):
-            Exchange(self, ctx, route, request, len(frame)).continue_with(response)
+            Exchange(self, ctx, route, request, len(frame)).complete_with(response)
             return None
         if route.sends_files:
             self.send(ctx, route, response)
@@ -322,47 +327,51 @@ class Connection:
             return None
 
     def _not_served(self, frame: memoryview, key_and_version: int, correlation_id: int, client_id_size: int) -> None:
-        """Close the connection: the API or version is not served. As in Kafka, ApiVersions in an unknown version
-        gets a response instead: in version 0, with the versions of ApiVersions itself (KIP-511)."""
+        """Close the connection, because it does not serve the request's API or version. As in Kafka, ApiVersions in an
+        unknown version gets a response instead: in version 0, with the versions of ApiVersions itself (KIP-511)."""
         if key_and_version >> 16 == ApiKey.API_VERSIONS:
             body = self.routes.unsupported_version_body
             self.transport.write(response_head(correlation_id, False, len(body)) + body)
         elif not self._may_be_routed(key_and_version):
             self.refuse(
-                "request before authentication has completed", **client_and_api(frame, key_and_version, client_id_size)
+                "request before authentication has completed; closing the connection",
+                **client_and_api(frame, key_and_version, client_id_size),
             )
         else:
-            self.refuse("API or version is not served", **client_and_api(frame, key_and_version, client_id_size))
+            self.refuse(
+                "API or version is not served; closing the connection",
+                **client_and_api(frame, key_and_version, client_id_size),
+            )
 
     def has_room(self, size: int) -> bool:
         """Return whether a request of this connection may use `size` bytes of memory beside its receive buffer."""
-        return self.memory.has_room(size, self.receiver.held)
+        return self.memory.has_room(size, self.receiver.held_bytes)
 
-    def make_room(self, size: int) -> None:
+    def require_room(self, size: int) -> None:
         """Raise MemoryExhausted if the memory budget has no room for `size` bytes. A handler calls this before it has
-        any effect, and does not catch the exception. No-op after `dispatch` has returned, because then the receiver
-        cannot dispatch the request again."""
+        any effect, and does not catch the exception. No-op after `dispatch` has returned, because the receiver can no
+        longer dispatch the request again."""
         if not self.busy and not self.has_room(size):
             raise MemoryExhausted(size)
 
-    def starved(self, arrived: memoryview) -> None:
+    def warn_memory_exhausted(self, arrived: memoryview) -> None:
         """Log that the receiver waits for memory. `arrived` are the first bytes of the request."""
         facts: dict[str, Any] = {"used_bytes": self.memory.used}
         if len(arrived) >= SIZE_BYTES + HEADER_MIN_BYTES:
             _, key_and_version, _, client_id_size = REQUEST_HEAD.unpack_from(arrived)
             facts |= client_and_api(arrived[SIZE_BYTES:], key_and_version, client_id_size)
-        self.warn("memory for requests is exhausted; reading later", **facts)
+        self.warn("memory for requests is exhausted; pausing the connection", **facts)
 
     # -- its response -------------------------------------------------------------------------------------------------
 
     def wait_for(self, exchange: Exchange) -> None:
-        """Handle no other request until `done`, because the exchange responds later."""
+        """Handle no other request until `done`; the exchange responds later."""
         self.busy = True
         self._waiting = exchange
 
     def send(self, ctx: Context, route: Route, response: Any, muted_ms: int = 0) -> bool:
-        """Encode and write a response. Return True if the caller must end the request. Return False if the connection
-        closes, or if the socket is full: then `done` is called `muted_ms` after the response is sent."""
+        """Encode and write a response. Return True if the caller must end the request; False if the connection closes,
+        or if the socket is full: then the connection ends the request `muted_ms` after the response is sent."""
         try:
             parts = route.encode(response)
         except Exception as error:
@@ -379,7 +388,7 @@ class Connection:
         try:
             if self._sender.send(ctx.correlation_id, route.response_has_tags, parts):
                 return True
-        except Exception as error:  # of the disk: the caller may be the purgatory, which completes other requests, too
+        except Exception as error:  # a disk error; the caller may be the purgatory, which completes other requests, too
             self.log_of(ctx).error("response cannot be sent; closing the connection", exc_info=error)
             self.abort()
             return False
@@ -388,7 +397,7 @@ class Connection:
         return False
 
     def mute(self, muted_ms: int) -> None:
-        """End the request in progress after `muted_ms`. Its response is sent already (KIP-219)."""
+        """End the request in progress after `muted_ms`, although its response is already sent (KIP-219)."""
         self.busy = True
         self._broker.timers.call_later(muted_ms, self.done)
 
@@ -405,7 +414,7 @@ class Connection:
             self.receiver.resume()
 
     def _sent(self) -> None:
-        """Continue after the sender has sent a response that did not fit into the socket."""
+        """End the request in progress, because the sender has sent a response that did not fit into the socket."""
         if self.closing:
             return
         muted_ms, self._muted_ms = self._muted_ms, 0
@@ -415,12 +424,12 @@ class Connection:
             self.done()
 
     def _truncated(self, error: OSError) -> None:
-        # Only responses to Fetch have slices of files.
+        # Only the response to a Fetch has slices of log files.
         log = self.log_of(None)
         log.error("response was cut short; closing the connection", api=ApiKey.FETCH.name, error=str(error))
 
     def not_encoded(self, ctx: Context, error: Exception) -> None:
-        """Close the connection because a response cannot be encoded, which is an error in Odradek."""
+        """Close the connection because a response cannot be encoded, a defect of Odradek."""
         self.log_of(ctx).error("response cannot be encoded; closing the connection", exc_info=error)
         self.close()
 

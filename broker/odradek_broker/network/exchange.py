@@ -1,7 +1,7 @@
-"""A request that waits or fails, that is throttled or divided, or that an interceptor changes.
+"""A request that waits, fails or is throttled, that is divided into slices, or that an interceptor changes.
 
-Owns the path from the handler's result to the response. `connection` makes an exchange only for such requests, and
-responds to the usual ones itself. Leaves the effect of an interceptor's verdict to `faults`.
+Owns the path from the handler's result to the response of such a request. Leaves all other requests to `connection`,
+and the effect of an interceptor's verdict to `faults`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 class Exchange:
-    """A request and its progress. `size` is the request's number of bytes. An exchange that `is_long` is handled in
-    slices if its API has a divider, and its response is encoded on a thread if it has many elements."""
+    """A request of `size` bytes. If it `is_long`, it is handled in slices if its API has a divider, and its response is
+    encoded on a thread if that has many elements."""
 
     __slots__ = ("_awaited", "connection", "ctx", "is_long", "request", "route", "size")
 
@@ -45,20 +45,20 @@ class Exchange:
         self._awaited: Deferred[Any] | asyncio.Task[Any] | None = None
 
     def handle(self) -> None:
-        """Call the handler, in slices if the request is long."""
+        """Call the handler; if the request is long, for each of its slices."""
         if self.connection.closing:
             return None
         slices = self.route.api.slices
         if self.is_long and slices is not None:
-            return self.continue_with(handle_in_slices(self.route.handle, self.ctx, self.request, slices))
+            return self.complete_with(handle_in_slices(self.route.handle, self.ctx, self.request, slices))
         try:
             response = self.route.handle(self.ctx, self.request)
         except Exception as error:
             return self.fail(error)
-        return self.continue_with(response)
+        return self.complete_with(response)
 
-    def continue_with(self, response: Any) -> None:
-        """Continue with the result of the handler: the response, an awaitable of it, or None for no response."""
+    def complete_with(self, response: Any) -> None:
+        """Respond with the result of the handler: the response, an awaitable of it, or None for no response."""
         if response is None or response.__class__ is self.route.response_class:
             return self.respond(response)
         self.connection.wait_for(self)
@@ -130,8 +130,8 @@ class Exchange:
             self.connection.done()
 
     def fail(self, error: BaseException) -> None:
-        """Respond to an exception of the handler. The errors of the controller channel, which every handler may pass
-        on, have error codes; any other exception is logged, and the client receives UNKNOWN_SERVER_ERROR."""
+        """Respond to an exception of the handler. The exceptions of the controller channel have error codes; any other
+        exception is logged, and the client receives UNKNOWN_SERVER_ERROR."""
         if isinstance(error, NotControllerError):
             self.respond_with(ErrorCode.NOT_CONTROLLER)
         elif isinstance(error, UnsupportedRecordError):
@@ -158,7 +158,7 @@ class Exchange:
     def _task_done(self, task: asyncio.Task[Any]) -> None:
         self._awaited = None
         if task.cancelled():
-            # The client has disconnected; or the handler cancelled itself, and later requests must not wait forever.
+            # If the handler cancelled itself, without a disconnection, later requests must not wait for it forever.
             self.connection.close()
             return
         error = task.exception()
@@ -169,7 +169,7 @@ class Exchange:
 
 
 def _joined(parts: list[Part]) -> list[Part]:
-    """Return the parts of a response with the bytes between slices of files joined: one part is fast to send."""
+    """Join the consecutive bytes of a response, so that the caller sends few parts."""
     joined: list[Part] = []
     for in_file, group in groupby(parts, lambda part: part.__class__ is FileSlice):
         if in_file:
@@ -180,7 +180,7 @@ def _joined(parts: list[Part]) -> list[Part]:
 
 
 def _has_many_elements(response: Any) -> bool:
-    """Return whether the arrays of the response and of their entries have so many elements that encoding is slow."""
+    """Return whether the arrays of the response have more than `ELEMENTS` entries in all."""
     left = ELEMENTS
     structs = [response]
     while structs:

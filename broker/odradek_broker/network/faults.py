@@ -1,6 +1,6 @@
-"""The effects of an interceptor's verdict: delay, error, no response, disconnection.
+"""The effects of interceptors' verdicts on requests: delay, error, no response, disconnection.
 
-Owns the effect of each verdict on a request, before its handler and after. Leaves the verdicts to `interceptors`.
+Owns the effect of each verdict, before the handler and after it. Leaves the verdicts to `interceptors`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def apply_before_handler(exchange: Exchange, verdict: Verdict) -> None:
-    """Apply a verdict to a request in place of calling its handler."""
+    """Apply a verdict to a request instead of calling its handler."""
     match verdict:
         case Delay():
             exchange.connection.busy = True
@@ -30,7 +30,7 @@ def apply_before_handler(exchange: Exchange, verdict: Verdict) -> None:
 
 
 def apply_before_write(exchange: Exchange, response: Any, verdict: Verdict) -> None:
-    """Apply a verdict to a request whose handler has returned `response`, in place of writing the response."""
+    """Apply a verdict to a request instead of writing `response`, the result of its handler."""
     match verdict:
         case Delay():
             exchange.connection.busy = True

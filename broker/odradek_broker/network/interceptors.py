@@ -1,6 +1,6 @@
-"""The two points where faults and traces plug in: between decoder and handler, between handler and write.
+"""Interceptors: faults and traces plug in between decoder and handler, and between handler and write.
 
-Owns the verdicts and the order of interceptors. Leaves the effects of a verdict to `network.faults`. Both lists are
+Owns the verdicts, and the order of interceptors. Leaves the effects of a verdict to `network.faults`. Both lists are
 usually empty, and an empty list costs one truth test for each request.
 """
 
@@ -16,21 +16,21 @@ from odradek_wire.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Wait on the clock of timeouts, then continue. The connection is not read meanwhile, as with a slow broker."""
+    """Continue after a delay on the clock of timeouts. The connection handles no other request meanwhile."""
 
     delay_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Respond with an error of the whole request, in place of the handler or of the handler's response."""
+    """Respond with an error of the whole request, instead of calling the handler or of writing its response."""
 
     error: ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Send no response; the client runs into its own timeout."""
+    """Send no response, so that the client waits until its own timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ BeforeWrite = Callable[[Context, Any, Any], Verdict | None]
 
 
 class Interceptors:
-    """The interceptors of a broker. The first verdict that is not None counts. The lists may change at any time."""
+    """The interceptors of a broker. The first verdict that is not None applies. The lists may change at any time."""
 
     __slots__ = ("before_handle", "before_write")
 
@@ -53,6 +53,7 @@ class Interceptors:
         self.before_write: list[BeforeWrite] = []
 
     def on_request(self, ctx: Context, request: Any) -> Verdict | None:
+        """Return the verdict on a request, before its handler."""
         for interceptor in self.before_handle:
             verdict = interceptor(ctx, request)
             if verdict is not None:
@@ -60,6 +61,7 @@ class Interceptors:
         return None
 
     def on_response(self, ctx: Context, request: Any, response: Any) -> Verdict | None:
+        """Return the verdict on a request, after its handler."""
         for interceptor in self.before_write:
             verdict = interceptor(ctx, request, response)
             if verdict is not None:

@@ -58,13 +58,13 @@ def parse_endpoint(setting: str, text: str) -> Endpoint:
 def parse_listeners(
     config: BrokerConfig, hostname: str, supported_protocols: Collection[str] = CHANNEL_BUILDERS
 ) -> list[Listener]:
-    """Return the entries of `listeners` except controllers', in order. As in Kafka, a listener on every interface
-    advertises `hostname`.
+    """Return the entries of `listeners` in order, without the listeners of controllers. Raises ListenerError.
 
-    An advertised port of 0 means the bound port, so that port 0 works in tests. Raises ListenerError."""
+    As in Kafka, a listener on every interface advertises `hostname` by default. An advertised port of 0 means the bound
+    port, so that port 0 works in tests."""
     protocols = _protocol_map(config.text("listener.security.protocol.map"))
     controllers = {name.upper() for name in config.words("controller.listener.names")}
-    advertised = {
+    all_advertised = {
         endpoint.name: endpoint
         for endpoint in (parse_endpoint("advertised.listeners", word) for word in config.words("advertised.listeners"))
     }
@@ -72,29 +72,39 @@ def parse_listeners(
     for word in config.words("listeners"):
         endpoint = parse_endpoint("listeners", word)
         if endpoint.name in controllers:
-            continue  # The controller is in the same process: no client connects to it.
+            continue  # no client connects to the controller, which is in this process
         protocol = protocols.get(endpoint.name)
         if protocol is None:
-            raise ListenerError(f"listener.security.protocol.map: no security protocol for listener {endpoint.name}")
+            raise ListenerError(
+                f"listener.security.protocol.map: add the security protocol of listener {endpoint.name},"
+                f" such as {endpoint.name}:PLAINTEXT"
+            )
         if protocol not in supported_protocols:
             supported = ", ".join(sorted(supported_protocols))
             raise ListenerError(
                 f"listener.security.protocol.map: listener {endpoint.name} must have one of the protocols {supported},"
                 f" got {protocol}"
             )
-        shown = advertised.pop(endpoint.name, None)
-        if shown is None:
+        advertised = all_advertised.pop(endpoint.name, None)
+        if advertised is None:
             everywhere = endpoint.host in ("", "0.0.0.0", "::")
-            shown = Endpoint(endpoint.name, hostname if everywhere else endpoint.host, endpoint.port)
-        if shown.host in ("", "0.0.0.0"):
-            raise ListenerError(f"advertised.listeners: {shown.name} needs a host that clients can reach")
-        listeners.append(Listener(endpoint.name, protocol, endpoint.host, endpoint.port, shown.host, shown.port))
-    if advertised:
-        raise ListenerError(f"advertised.listeners: {', '.join(sorted(advertised))} is not in listeners")
+            advertised = Endpoint(endpoint.name, hostname if everywhere else endpoint.host, endpoint.port)
+        if advertised.host in ("", "0.0.0.0"):
+            raise ListenerError(
+                f"advertised.listeners: set a host that clients can reach for listener {endpoint.name},"
+                f" got {advertised.host!r}"
+            )
+        listeners.append(
+            Listener(endpoint.name, protocol, endpoint.host, endpoint.port, advertised.host, advertised.port)
+        )
+    text = config.text("listeners")
+    if all_advertised:
+        names = ", ".join(sorted(all_advertised))
+        raise ListenerError(f"advertised.listeners: {names} is not in listeners, got {text!r}")
     if not listeners:
-        raise ListenerError("listeners: no listener for clients is left")
+        raise ListenerError(f"listeners: add a listener for clients beside those of controllers, got {text!r}")
     if len({listener.name for listener in listeners}) != len(listeners):
-        raise ListenerError("listeners: each listener needs a name of its own")
+        raise ListenerError(f"listeners: each listener needs a name of its own, got {text!r}")
     return listeners
 
 

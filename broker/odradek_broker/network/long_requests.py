@@ -117,9 +117,14 @@ class LongRequest:
                 lambda: route.decode_limited(self._frame, self._position, limit)
             )
         except TooManyElementsError:
-            return connection.refuse("request has too many elements", ctx, elements_max=limit, setting=REQUEST_ELEMENTS)
+            return connection.refuse(
+                "request has too many elements; closing the connection",
+                ctx,
+                elements_max=limit,
+                setting=REQUEST_ELEMENTS,
+            )
         except (DecodeError, IndexError, ValueError) as error:
-            return connection.refuse("request cannot be read", ctx, error=str(error))
+            return connection.refuse("request cannot be read; closing the connection", ctx, error=str(error))
         long_requests.give_back(upper_bound - self._elements)
         self._task = None
         if connection.closing:

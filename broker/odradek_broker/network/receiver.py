@@ -1,9 +1,9 @@
-"""Framing: whole requests out of received bytes, one at a time, and back-pressure.
+"""Framing: the receiver of one connection splits the received bytes into requests, and dispatches one at a time.
 
-Owns the receive buffer of one connection, and back-pressure in both directions. As in Kafka, a connection handles its
-next request after the response to the previous one, so that responses come in order. Bytes that arrive meanwhile stay
-in the buffer; the receiver stops reading when the buffer is full, when the broker's memory budget is exhausted, or when
-the client does not read its responses. Leaves the contents of requests to `connection`.
+Owns the receive buffer, and back-pressure in both directions. As in Kafka, a connection handles its next request after
+the response to the previous one, so that responses come in order. Bytes that arrive meanwhile stay in the buffer; the
+receiver stops reading when the buffer is full, when the broker's memory budget is exhausted, or when the client does
+not read its responses. Leaves the contents of requests to `connection`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ if TYPE_CHECKING:
     from odradek_broker.network.connection import Connection
 
 GREETING_BYTES = 16
-"""Enough of a connection's first bytes to recognize another protocol."""
+"""The number of first bytes by which `greetings` recognizes another protocol."""
 
 
 class Receiver(asyncio.BufferedProtocol):
-    """The protocol that the event loop calls. `starved` is true while the connection waits for memory, `write_blocked`
-    while the client does not read its responses."""
+    """The asyncio protocol of one connection. `write_blocked` is true while the client does not read its responses,
+    `active` if bytes have arrived since the last sweep for idle connections."""
 
     __slots__ = (
         "_buffer",
-        "_buffered",
         "_buffers",
         "_connection",
         "_consuming",
@@ -36,9 +35,10 @@ class Receiver(asyncio.BufferedProtocol):
         "_paused",
         "_request_max_bytes",
         "_transport",
+        "_unsent_bytes",
         "active",
         "idle_since",
-        "starved",
+        "waits_for_memory",
         "write_blocked",
     )
 
@@ -49,10 +49,10 @@ class Receiver(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._buffer: memoryview | None = None
         self._filled = 0
-        self._buffered = 0
+        self._unsent_bytes = 0
         self._consuming = False
         self._paused = False
-        self.starved = False
+        self.waits_for_memory = False
         self.write_blocked = False
         self.active = True
         self.idle_since = 0.0
@@ -65,9 +65,9 @@ class Receiver(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._connection.closing = True  # first: returning memory calls waiting receivers, perhaps this one
-        self._buffers.budget.forget(self._room_again)
+        self._buffers.budget.forget(self._resume_blocked)
         self._release_buffer()
-        self._forget_buffered()
+        self._forget_unsent_bytes()
         self._connection.lost()
 
     def eof_received(self) -> bool:
@@ -94,57 +94,57 @@ class Receiver(asyncio.BufferedProtocol):
             self._consume(buffer, self._filled)
 
     def pause_writing(self) -> None:
-        """Handle no other request, because the client does not read its responses, and count the buffered bytes."""
+        """Handle no other request until the client reads its responses, and count the buffered bytes as used memory."""
         self.write_blocked = True
-        self._buffered = self._transport.get_write_buffer_size()
-        self._buffers.budget.take_unchecked(self._buffered)
+        self._unsent_bytes = self._transport.get_write_buffer_size()
+        self._buffers.budget.take_unchecked(self._unsent_bytes)
 
     def resume_writing(self) -> None:
         self.write_blocked = False
-        self._forget_buffered()
+        self._forget_unsent_bytes()
         self.resume()
 
-    def _forget_buffered(self) -> None:
-        buffered, self._buffered = self._buffered, 0
-        if buffered:
-            self._buffers.budget.give_back(buffered)
+    def _forget_unsent_bytes(self) -> None:
+        unsent, self._unsent_bytes = self._unsent_bytes, 0
+        if unsent:
+            self._buffers.budget.give_back(unsent)
 
     # -- the connection calls these -----------------------------------------------------------------------------------
 
     @property
-    def held(self) -> int:
+    def held_bytes(self) -> int:
         """Bytes that the receive buffer has taken from the memory budget."""
         return 0 if self._buffer is None else len(self._buffer)
 
     def pause(self) -> None:
-        """Stop reading, until `resume` finds every received request handled."""
+        """Stop reading until `resume` has handled every received request."""
         if not self._paused and not self._connection.closing:
             self._paused = True
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Handle the requests that have arrived meanwhile, then read again, unless the connection must still wait."""
-        if self._consuming or not self._is_free():
+        """Handle the requests in the buffer, then read again, unless the connection must still wait."""
+        if self._consuming or not self._may_dispatch():
             return
         buffer = self._buffer
         if buffer is not None and self._filled:
             self._consume(buffer, self._filled)
-        if self._paused and self._is_free():
+        if self._paused and self._may_dispatch():
             self._paused = False
             self._transport.resume_reading()
 
     def idle_for(self, now: float) -> float:
-        """Return the seconds since the last call that found the connection in use: it had received bytes since the
+        """Return the seconds since a call of this method last found the connection in use: bytes had arrived since the
         call before, or a request waited."""
-        if self.active or self._connection.busy or self.starved:
+        if self.active or self._connection.busy or self.waits_for_memory:
             self.active = False
             self.idle_since = now
         return now - self.idle_since
 
-    def _is_free(self) -> bool:
+    def _may_dispatch(self) -> bool:
         """Return whether the connection may handle another request."""
         connection = self._connection
-        return not (connection.busy or self.write_blocked or connection.closing or self.starved)
+        return not (connection.busy or self.write_blocked or connection.closing or self.waits_for_memory)
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class Receiver(asyncio.BufferedProtocol):
                 if stop > end:
                     break
                 if size < HEADER_MIN_BYTES or size > self._request_max_bytes:
-                    connection.refuse_size(size, bytes(view[start : min(end, start + GREETING_BYTES)]))
+                    connection.refuse_size(size, bytes(view[start:end][:GREETING_BYTES]))
                     break
                 connection.dispatch(view[start + SIZE_BYTES : stop], key_and_version, correlation_id, client_id_size)
                 start = stop
@@ -168,7 +168,7 @@ class Receiver(asyncio.BufferedProtocol):
                     break
         except MemoryExhausted as exhausted:
             self._consuming = False
-            return self._wait_for_room(view, start, end, exhausted.size)
+            return self._wait_for_conversion_memory(view, start, end, exhausted.size)
         self._consuming = False
         if start == end or connection.closing:
             if self._buffer is not None:
@@ -178,14 +178,14 @@ class Receiver(asyncio.BufferedProtocol):
         return None
 
     def _keep(self, view: memoryview, start: int, end: int) -> None:
-        """Keep `view[start:end]`: an incomplete request, or requests that must wait. The buffer has room for the whole
-        first request."""
+        """Keep `view[start:end]`, an incomplete request or requests that must wait, in a buffer that is large enough
+        for the whole first request."""
         left = end - start
         needed = left
         if left >= SIZE_BYTES:
             size = int.from_bytes(view[start : start + SIZE_BYTES], "big", signed=True)
             if size < HEADER_MIN_BYTES or size > self._request_max_bytes:
-                return self._connection.refuse_size(size, bytes(view[start : min(end, start + GREETING_BYTES)]))
+                return self._connection.refuse_size(size, bytes(view[start:end][:GREETING_BYTES]))
             needed = max(left, SIZE_BYTES + size)
         buffer = self._buffer
         if buffer is not None and len(buffer) >= needed:
@@ -197,7 +197,7 @@ class Receiver(asyncio.BufferedProtocol):
         else:
             larger = self._buffers.take(needed)
             if larger is None:
-                return self._wait_for_memory(bytes(view[start:end]))
+                return self._wait_for_buffer(bytes(view[start:end]))
             larger[0:left] = view[start:end]
             self._release_buffer()
             self._buffer = larger
@@ -215,18 +215,18 @@ class Receiver(asyncio.BufferedProtocol):
 
     # -- waiting for memory -------------------------------------------------------------------------------------------
 
-    def _wait_for_memory(self, kept: bytes) -> None:
-        """Stop reading until other connections have given memory back, because the budget is exhausted."""
+    def _wait_for_buffer(self, kept: bytes) -> None:
+        """Stop reading until the memory budget has a buffer for the request that begins with these bytes."""
         if self._buffer is not None:
-            # The memory that this connection holds may be enough.
+            # The memory that this connection gives back may be enough.
             self._release_buffer()
             return self._keep(memoryview(kept), 0, len(kept))
-        self._starve(memoryview(kept))
+        self._block(memoryview(kept))
 
         def retry() -> None:
             if self._connection.closing:
                 return
-            self.starved = False
+            self.waits_for_memory = False
             view = memoryview(kept)
             self._keep(view, 0, len(view))
             self.resume()
@@ -234,22 +234,22 @@ class Receiver(asyncio.BufferedProtocol):
         self._buffers.budget.when_available(retry)
         return None
 
-    def _wait_for_room(self, view: memoryview, start: int, end: int, size: int) -> None:
-        """Keep the request at `start`, and dispatch it again when the budget has `size` bytes more for its handler."""
+    def _wait_for_conversion_memory(self, view: memoryview, start: int, end: int, size: int) -> None:
+        """Keep the request at `start`, and dispatch it again when the budget has `size` more bytes for its handler."""
         if self._buffer is None:
-            # Not `_keep`: it would wait for memory, which no connection gets while requests wait for room.
+            # `_keep` would wait for a buffer, and no connection gets one while a request is blocked.
             self._buffer = self._buffers.copy(view[start:end])
             self._filled = end - start
         else:
             self._keep(view, start, end)
-        self._starve(self._buffer)
-        self._buffers.budget.block_until_room(size, self.held, self._room_again)
+        self._block(self._buffer)
+        self._buffers.budget.block_until_room(size, self.held_bytes, self._resume_blocked)
 
-    def _room_again(self) -> None:
-        self.starved = False
+    def _resume_blocked(self) -> None:
+        self.waits_for_memory = False
         self.resume()
 
-    def _starve(self, arrived: memoryview) -> None:
+    def _block(self, arrived: memoryview) -> None:
         self.pause()
-        self.starved = True  # not `busy`, which the end of an earlier request resets
-        self._connection.starved(arrived)
+        self.waits_for_memory = True  # `busy` would not do: the end of an earlier request resets it
+        self._connection.warn_memory_exhausted(arrived)

@@ -1,6 +1,6 @@
-"""Warnings that clients cause, at most one line in a second for each event.
+"""Warnings that clients cause: at most one line per second for each event.
 
-Owns the events of the last second and the count of their suppressed warnings. Leaves the facts to the connection.
+Owns the events of the last second, and the count of their suppressed warnings. Leaves events and facts to its callers.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from odradek_broker.logger import Logger
 
 INTERVAL_S = 1.0
 EVENTS_MAX = 100
-"""Bound of the events that are remembered at a time; the code has fewer."""
+"""The bound of the events of one second; warnings of further events are not suppressed."""
 
 
 class RepeatedWarnings:
-    """Logs the first warning of an event immediately, and those of the following second in one line.
-
-    That line has the facts of the last warning, and their `count`."""
+    """Logs the first warning of an event immediately, and those of the following second in one line, with their `count`
+    and the facts of the last one."""
 
     __slots__ = ("_call_later", "_suppressed")
 
@@ -57,7 +56,7 @@ class RepeatedWarnings:
 
 
 class _Suppressed:
-    """Warnings of one event since its last line."""
+    """The warnings of one event since its last line, and the timer that logs them."""
 
     __slots__ = ("count", "facts", "log", "timer")
 

@@ -1,10 +1,10 @@
 """Sending a response with slices of log files to its socket.
 
-Owns the choice between `os.sendfile` and reading, and waiting for the socket to accept more. Every other response is
-bytes and goes through the transport. A connection sends one response at a time.
+Owns the choice between `os.sendfile` and reading the slices, and waiting until the socket accepts more. Leaves
+responses without slices to the connection. A connection sends one response at a time.
 
-The sender writes to the descriptor directly, past the transport, only while the transport has nothing buffered, so that
-bytes stay in order. Where the platform or the listener's transport (TLS) has no sendfile, slices are read.
+The sender writes directly to the descriptor only while the transport has nothing buffered, so that bytes stay in order.
+It reads the slices if the platform has no sendfile, or if the listener has TLS.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import cast
 
+from odradek_log.file_names import LOG
 from odradek_log.log_segment import FileSlice
 from odradek_wire.codec import Part
 
@@ -24,24 +25,22 @@ SENDFILE_MIN_BYTES = 64 * 1024
 """Below this, one read and one write through the transport are cheaper than the system calls around sendfile. The
 broker's CPU time for a response with read / with sendfile: 4 KiB 27 / 51 us, 64 KiB 38 / 40 us, 256 KiB 296 / 67 us."""
 MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
-_SHORTER = "a log file is shorter than the batches that were found in it"
-
 
 RESPONSE_HEAD = Struct(">ii")
 RESPONSE_HEAD_WITH_TAGS = Struct(">iib")
 
 
 def response_head(correlation_id: int, tagged: bool, size: int) -> bytes:
-    """Return size and header of a response whose body has `size` bytes. If `tagged`, the header is v1, which ends with
-    tagged fields, here none."""
+    """Return size and header of a response whose body has `size` bytes. If `tagged`, the header is v1, with an empty
+    list of tagged fields."""
     if tagged:
         return RESPONSE_HEAD_WITH_TAGS.pack(size + 5, correlation_id, 0)
     return RESPONSE_HEAD.pack(size + 4, correlation_id)
 
 
 class Sender:
-    """Sends lists of parts over one transport. Calls `sent` after a response that had to wait for the socket, and
-    `truncated` when the disk fails in the middle of a response, before it aborts the transport."""
+    """Sends the responses of one connection. Calls `sent` after a response that had to wait for the socket, and
+    `truncated` after a disk error in the middle of a response, before it aborts the transport."""
 
     __slots__ = (
         "_fd",
@@ -81,7 +80,7 @@ class Sender:
         for part in parts:
             if part.__class__ is FileSlice:
                 in_files += len(part)
-        if in_files < SENDFILE_MIN_BYTES or not self._direct():
+        if in_files < SENDFILE_MIN_BYTES or not self._prepare_direct_write():
             body = b"".join([_bytes_of(part) if part.__class__ is FileSlice else cast(bytes, part) for part in parts])
             self._transport.write(response_head(correlation_id, tagged, len(body)) + body)
             return True
@@ -90,7 +89,7 @@ class Sender:
         self._parts.extend(parts)
         self._position = 0
         self.sending = True
-        self._push()
+        self._write_pending()
         return not self.sending
 
     def close(self) -> None:
@@ -102,8 +101,8 @@ class Sender:
             self._socket.detach()
             self._socket = None
 
-    def _direct(self) -> bool:
-        """Return whether the sender may write to the descriptor; prepare `_socket` if so."""
+    def _prepare_direct_write(self) -> bool:
+        """Return whether the sender may write to the descriptor, and prepare `_socket` for that."""
         transport = self._transport
         if transport.get_write_buffer_size():
             return False
@@ -113,27 +112,27 @@ class Sender:
             plain = transport.get_extra_info("socket")
             if plain is None:
                 return False
-            # A second object for the transport's own descriptor; it is detached, never closed.
+            # A second socket object for the transport's descriptor: `close` detaches it, nothing closes it.
             self._fd = plain.fileno()
             self._socket = socket.socket(plain.family, socket.SOCK_STREAM, plain.proto, fileno=self._fd)
-            # The descriptor does not block, but the object does, after `socket.setdefaulttimeout`.
+            # The descriptor does not block; a new socket object would, after a `socket.setdefaulttimeout`.
             self._socket.settimeout(0)
         return True
 
-    def _push(self) -> None:
+    def _write_pending(self) -> None:
         """Write until everything is sent or the socket is full."""
         try:
             while self._parts:
-                self._push_one(self._parts[0])
+                self._write_part(self._parts[0])
         except BlockingIOError:
-            self._wait()
+            self._wait_until_writable()
         except OSError as error:
             self._abort(error)
         else:
             self.sending = False
             self._stop_waiting()
 
-    def _push_one(self, part: Part) -> None:
+    def _write_part(self, part: Part) -> None:
         """Write one part, whole or in pieces."""
         assert self._socket is not None
         size = len(part)
@@ -141,7 +140,7 @@ class Sender:
             if isinstance(part, FileSlice):
                 done = os.sendfile(self._fd, part.fd, part.position + self._position, size - self._position)
                 if done == 0:
-                    raise OSError(_SHORTER)
+                    raise _ends_early(part, self._position)
             else:
                 more = MSG_MORE if len(self._parts) > 1 else 0
                 done = self._socket.send(memoryview(_bytes_of(part))[self._position :], more)
@@ -149,14 +148,14 @@ class Sender:
         self._parts.popleft()
         self._position = 0
 
-    def _wait(self) -> None:
+    def _wait_until_writable(self) -> None:
         if self._waiting_fd < 0:
-            # An event loop refuses to watch the descriptor of a transport: watch a duplicate.
+            # Event loops do not watch the descriptor of a transport: watch a duplicate.
             self._waiting_fd = os.dup(self._fd)
             self._loop.add_writer(self._waiting_fd, self._writable)
 
     def _writable(self) -> None:
-        self._push()
+        self._write_pending()
         if not self.sending:
             self._sent()
 
@@ -167,7 +166,7 @@ class Sender:
             self._waiting_fd = -1
 
     def _abort(self, error: OSError) -> None:
-        """Abort the transport after half a response: the client must reconnect."""
+        """Abort the transport in the middle of a response, so that the client reconnects."""
         if not isinstance(error, ConnectionError):
             self._truncated(error)
         self._parts.clear()
@@ -178,7 +177,14 @@ class Sender:
 def _bytes_of(part: Part) -> bytes | memoryview:
     if isinstance(part, bytes | memoryview):
         return part
+    assert isinstance(part, FileSlice)
     data = part.tobytes()
     if len(data) != len(part):
-        raise OSError(_SHORTER)
+        raise _ends_early(part, len(data))
     return data
+
+
+def _ends_early(part: FileSlice, size: int) -> OSError:
+    """Return the error for a log file that has only `size` bytes of a slice."""
+    name, position = part.segment.path(LOG), part.position
+    return OSError(f"log file {name} ends at byte {position + size}, expected at least {position + len(part)} bytes")

@@ -1,6 +1,6 @@
-"""The sockets of one broker: listeners, limits of connections, idle connections, orderly shutdown.
+"""The sockets of one broker: listeners, limits of connections, idle connections, shutdown.
 
-Owns every connection and the parts that they share (routes, buffers, memory budget). Leaves requests to `connection`.
+Owns all connections and the parts that they share (routes, buffers, memory budget). Leaves requests to `connection`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from odradek_broker.network.routes import Routes
 from odradek_broker.security.authenticator import ChannelBuilder
 
 IDLE_SWEEPS = 8
-"""Sweeps for idle connections in `connections.max.idle.ms`: a connection closes at most an eighth of it too late."""
+"""Sweeps for idle connections per `connections.max.idle.ms`: a connection closes at most an eighth of it too late."""
 BACKLOG = 1024
 """The backlog unless `socket.listen.backlog.size` is set. Kafka's default is 50; tests open more at a time."""
 ACCEPT_BATCH = 8
-"""Connections that asyncio accepts before it hands one over. It uses the backlog as that number, and a whole backlog of
-descriptors would be in use before the first connection beyond the bound of `descriptors` is closed."""
+"""The number of connections that asyncio accepts in one turn of the event loop. By default that is the backlog: a flood
+would take as many descriptors before the server can close the first connection beyond the bound of `descriptors`."""
 SOCKET_BUFFERS = {
     "socket.receive.buffer.bytes": socket.SO_RCVBUF,
     "socket.send.buffer.bytes": socket.SO_SNDBUF,
@@ -37,13 +37,13 @@ SOCKET_BUFFERS = {
 
 
 class ServedBroker(BrokerServices, Protocol):
-    """The broker behind the sockets: the services of handlers, and the interceptors."""
+    """The parts of the broker that a server needs: the services of handlers, and the interceptors."""
 
     interceptors: Interceptors
 
 
 class Server:
-    """See the module. `listeners` have their bound ports after `bind`."""
+    """The server of one broker. `listeners` have their bound ports after `bind`."""
 
     def __init__(
         self,
@@ -82,8 +82,7 @@ class Server:
         return sum(route.requests for routes in self.routes for route in routes.compiled.values())
 
     async def bind(self) -> None:
-        """Bind every listener, so that its port is known; accept no connection yet. Raises OSError (address in use, no
-        such address), and then leaves no socket open."""
+        """Bind every listener, but accept no connection yet. Raises OSError, and then leaves no socket open."""
         try:
             for number, listener in enumerate(self.listeners):
                 self.listeners[number] = await self._bind(listener)
@@ -108,14 +107,14 @@ class Server:
             connection.close()
         for connection in list(self.connections):
             connection.drain()
-        # After `drain`, a connection whose delayed operation expires handles no further request.
+        # After `drain`: a connection must not handle its next request when its delayed operation expires.
         self.broker.purgatory.expire_all()
         if self.connections:
             self._all_gone = self.loop.create_future()
             try:
                 await asyncio.wait_for(self._all_gone, grace_ms / 1000)
             except TimeoutError:
-                self.broker.log.warning("connections were cut at shutdown", count=len(self.connections))
+                self.broker.log.warning("aborted connections at shutdown", count=len(self.connections))
         for connection in list(self.connections):
             connection.abort()
         self.repeated_warnings.close()
@@ -149,14 +148,14 @@ class Server:
             start_serving=False,
         )
         for name, option in SOCKET_BUFFERS.items():
-            # Only if the setting is given: the sizes that the operating system chooses grow with the traffic.
+            # By default the operating system chooses sizes that grow with the traffic.
             if name in config.static and config.integer(name) > 0:
                 for listening in server.sockets:
                     listening.setsockopt(socket.SOL_SOCKET, option, config.integer(name))
         self._servers.append(server)
         port = server.sockets[0].getsockname()[1]
         if listener.port == 0 and len(server.sockets) > 1:
-            # Every interface, IPv4 and IPv6, and a free port: both sockets need the same port.
+            # On every interface there is a socket for IPv4 and one for IPv6: both need the port that the first one got.
             server.close()
             self._servers.remove(server)
             return await self._bind(_with_port(listener, port))
@@ -171,11 +170,18 @@ class Server:
         config = self.broker.config
         self._per_address[connection.address] += 1
         if self._descriptors.is_exceeded_by(connection.transport):
-            connection.refuse("too few file descriptors are left; raise ulimit -n", limit=self._descriptors.limit)
+            connection.refuse(
+                "too few file descriptors are left; closing the connection",
+                limit=self._descriptors.limit,
+                hint="raise ulimit -n",
+            )
         elif self._per_address[connection.address] > config.max_connections_from(connection.address):
-            connection.refuse("max.connections.per.ip reached")
+            connection.refuse(
+                "max.connections.per.ip is reached; closing the connection",
+                limit=config.max_connections_from(connection.address),
+            )
         elif len(self.connections) >= config.max_connections:
-            # As with Kafka's blocking acceptor, the client is connected, and waits until another connection closes.
+            # As with Kafka's acceptor, which blocks, the client is connected and waits until another connection closes.
             self._waiting.append(connection)
             connection.hold()
             return
@@ -208,7 +214,7 @@ class Server:
         longest = self.broker.config.connections_max_idle_ms / 1000
         for connection in list(self.connections):
             if connection.receiver.idle_for(now) >= longest:
-                # A client that does not read its responses would keep `close` waiting forever.
+                # `close` would wait forever for a client that does not read its responses.
                 connection.abort() if connection.receiver.write_blocked else connection.close()
         self._schedule_sweep()
 
@@ -225,7 +231,7 @@ def _with_port(listener: Listener, port: int) -> Listener:
 
 
 def _listen(server: asyncio.Server, backlog: int) -> None:
-    """Set the operating system's backlog of a server that asyncio has started with `ACCEPT_BATCH`."""
+    """Set the backlog of a server that asyncio has started with `ACCEPT_BATCH`."""
     for listening in server.sockets:
         with socket.socket(fileno=os.dup(listening.fileno())) as same:
             same.listen(backlog)

@@ -302,7 +302,7 @@ async def test_a_connection_above_max_connections_per_ip_is_closed_and_logged(
     first, second = await connect(node), await connect(node)
     assert await second.is_closed_by_broker()
     assert (await first.ask(METADATA, 1)).brokers != []
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if "max.connections.per.ip reached" in line]
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "max.connections.per.ip is reached" in line]
     assert "client={}:{}".format(*second.writer.get_extra_info("sockname")) in line
 
 
