@@ -5,8 +5,8 @@ errors of single records (KIP-467), v9 is flexible, v10 names the new leader (KI
 transactions (KIP-890), v13 has topic ids (KIP-516).
 Behaviour: with acks=all the response waits for the in-sync replicas. With acks=1 it does not wait, except for the disk
 if `odradek.sync=always`. The log converts the message formats of versions 0-2. The usual request takes the fast path
-(`produce_fast_path`); the partitions of transactional batches are verified first (`produce_transactional`); all append
-by `produce_append`.
+(`produce_fast_path`); transactional batches are verified first (`produce_transactional`); `produce_append` has the
+append of all three paths.
 Differences from Kafka: none.
 """
 

@@ -1,9 +1,9 @@
 """The append that the three paths of Produce share: the general path (`produce`), the fast path (`produce_fast_path`)
 and transactional batches (`produce_transactional`).
 
-Follows Kafka's ReplicaManager.appendRecords: the checks before the log, the append by the `Partition`, the response for
-each partition, and the wait for acks. The fast path calls `append_usual_batch`, the others `append`; a test compares
-their responses byte for byte.
+Follows Kafka's ReplicaManager.appendRecords. Owns the checks before the append, the response for each partition, and
+the wait for acks; leaves the append itself to the `Partition`. The fast path calls `append_usual_batch`, the others
+`append`; a test compares their responses byte for byte.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ FIRST_VERSION_WITH_LEADERS = 10
 FIRST_VERSION_WITH_IDS = 13
 NO_CURRENT_LEADER = ProduceResponse.LeaderIdAndEpoch()
 """Shared by all responses without an error; never changed."""
-# First offset, log append time, log start offset.
+# Base offset, log append time, log start offset.
 APPENDED_OFFSETS = Struct(">qqq")
 ZSTD = 4
 ADMIN_CLIENT_ID = "__admin_client"
-"""The one client that may write to internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
+"""The client id that may write to internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
 
 # Errors that Kafka returns without the log start offset.
-WITHOUT_START = frozenset(
+WITHOUT_LOG_START_OFFSET = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -56,7 +56,7 @@ WITHOUT_START = frozenset(
 )
 
 
-UNVERIFIED = frozenset(
+REPORTED_AS_NOT_ENOUGH_REPLICAS = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -64,8 +64,8 @@ UNVERIFIED = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""Errors of a transaction coordinator that the response replaces with NOT_ENOUGH_REPLICAS: after that error all
-producers retry, without another Metadata request."""
+"""Errors of a transaction coordinator for which the response has NOT_ENOUGH_REPLICAS: after that error every producer
+retries, without a Metadata request."""
 
 
 def append_usual_batch(
@@ -73,16 +73,16 @@ def append_usual_batch(
 ) -> bytes | None:
     """Append one batch without a transaction to a partition with a single replica.
 
-    Return the offset, append time and log start offset as the response encodes them; None if `append` must look at the
-    batch, which is unchanged then. `needs_full_checks` and `is_sole_replica` are shortcuts of the ISR rule, listed in
-    `partition_leader`."""
+    Return the base offset, append time and log start offset as the response encodes them; None if the batch needs
+    `append`, and then it is unchanged. `needs_full_checks` and `is_sole_replica` are shortcuts of the ISR rule, which
+    `partition_leader` lists."""
     leader = partition.leader
     authorizer = broker.authorizer
     if (
         partition.needs_full_checks
         or leader is None
         or not leader.is_sole_replica
-        or partition.log.config.rules.sets_append_time  # stamping changes a batch before it may be refused
+        or partition.log.config.rules.sets_append_time  # that changes a batch which the log may refuse afterwards
         or not (
             authorizer.allows_everything
             or authorizer.allows(
@@ -103,7 +103,8 @@ def append_usual_batch(
 def append(
     ctx: Context, request: ProduceRequest, verification: TransactionVerification | None = None
 ) -> ProduceResponse | Deferred[ProduceResponse] | None:
-    """`verification` has the guards and errors of transactional batches, if there are any."""
+    """Append the records of a request, and return its response, None with acks=0. `verification` has the guards and
+    errors of transactional batches, if there are any."""
     acks = request.acks
     if acks not in (ACKS_ALL, 1, 0):
         return error_response(ctx, request, ErrorCode.INVALID_REQUIRED_ACKS)
@@ -116,7 +117,7 @@ def append(
         _require_room(ctx, request)
     topics = []
     waiting: WaitingPartitions | None = None
-    failures = False
+    has_errors = False
     for topic in request.topic_data:
         key: Any = topic.topic_id if version >= FIRST_VERSION_WITH_IDS else topic.name
         partition_responses = []
@@ -124,15 +125,17 @@ def append(
             index = data.index
             partition = find(key, index)
             if partition is None:
-                partition_response = _refused(ctx, key, index, _missing_error(ctx, key, index))
+                partition_response = _partition_error_response(
+                    ctx, key, index, _missing_partition_error(ctx, key, index)
+                )
             elif not everything_allowed and not ctx.may_topic(Operation.WRITE, partition.topic):
                 partition_response = PartitionProduceResponse(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)
             elif partition.error:
-                partition_response = _refused(ctx, key, index, partition.error)
+                partition_response = _partition_error_response(ctx, key, index, partition.error)
             else:
                 partition_response = _append(ctx, partition, data, version, acks, verification)
             if partition_response.error_code:
-                failures = True
+                has_errors = True
             elif partition is not None and (
                 partition.high_watermark < partition.log.log_end_offset
                 if acks == ACKS_ALL
@@ -143,34 +146,33 @@ def append(
             partition_responses.append(partition_response)
         topics.append(TopicProduceResponse(topic.name, topic.topic_id, partition_responses))
     response = ProduceResponse(topics)
-    if failures:
+    if has_errors:
         if acks == 0:
             # The client reads no response: close the connection to report the error, as Kafka does.
             ctx.connection.close()
             return None
         if version >= FIRST_VERSION_WITH_LEADERS:
-            _add_endpoints(ctx, response)
+            _add_leader_endpoints(ctx, response)
     if acks == 0:
         return None
     return response if waiting is None else _wait(ctx, request, response, waiting)
 
 
 def _require_room(ctx: Context, request: ProduceRequest) -> None:
-    """Raise MemoryExhausted if a batch of the request may have to be decompressed or converted, and there is no room
-    for it now."""
+    """Raise MemoryExhausted if there is no room to decompress or convert a batch of the request that may need it."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
                 size = ROOM_PER_CONVERTED_BYTE * len(data.records)
-                if not ctx.connection.has_room(size) and _may_be_opened(ctx, topic, data):
+                if not ctx.connection.has_room(size) and _may_be_decompressed(ctx, topic, data):
                     ctx.connection.require_room(size)
 
 
-def _may_be_opened(
+def _may_be_decompressed(
     ctx: Context, topic: ProduceRequest.TopicProduceData, data: ProduceRequest.PartitionProduceData
 ) -> bool:
-    """Return whether the append may decompress or convert these records. For a compressed batch that depends on more
-    than the topic, on its timestamps for example."""
+    """Return whether the append may decompress or convert these records, as it may with every compressed batch: the log
+    decides that by the topic's settings and by the batch, such as its timestamps."""
     records: Any = data.records
     if len(records) <= ATTRIBUTES_LOW_BYTE:
         return False
@@ -199,7 +201,7 @@ def _append(
         topic_partition = partition.topic, partition.index
         error = verification.errors.get(topic_partition)
         if error is not None:
-            return _unverified(index, error, verification)
+            return _verification_error(index, error, verification)
         guard = verification.guards.get(topic_partition)
     # The batches of current clients need none of these checks.
     if (
@@ -209,12 +211,10 @@ def _append(
         or records[MAGIC_POSITION] != MAGIC
         or partition.needs_full_checks
     ):
-        error = _unacceptable(ctx, partition, records, version, acks)
+        error = _error_before_append(ctx, partition, records, version, acks)
         if error:
-            # Only the error for an unknown magic has a message.
-            message = (
-                f"Invalid magic {records[MAGIC_POSITION]}" if error is ErrorCode.CORRUPT_MESSAGE and records else None
-            )
+            has_unknown_magic = error is ErrorCode.CORRUPT_MESSAGE and records
+            message = f"Invalid magic {records[MAGIC_POSITION]}" if has_unknown_magic else None
             # ReplicaManager.processFailedRecord adds the log start offset to this error.
             start = partition.log_start_offset if error is ErrorCode.NOT_ENOUGH_REPLICAS else -1
             return PartitionProduceResponse(
@@ -227,12 +227,12 @@ def _append(
             index, 0, first_offset, append_time, start_offset, current_leader=NO_CURRENT_LEADER
         )
     assert isinstance(result, Rejection)
-    has_start = result.error not in WITHOUT_START and is_one_batch(records)
+    has_log_start_offset = result.error not in WITHOUT_LOG_START_OFFSET and is_one_batch(records)
     return PartitionProduceResponse(
         index,
         result.error,
         -1,
-        log_start_offset=partition.log_start_offset if has_start else -1,
+        log_start_offset=partition.log_start_offset if has_log_start_offset else -1,
         record_errors=[
             ProduceResponse.BatchIndexAndErrorMessage(fault.batch_index, fault.message)
             for fault in result.record_errors
@@ -241,10 +241,12 @@ def _append(
     )
 
 
-def _unverified(index: int, error: ErrorCode, verification: TransactionVerification) -> PartitionProduceResponse:
+def _verification_error(
+    index: int, error: ErrorCode, verification: TransactionVerification
+) -> PartitionProduceResponse:
     message = None
     concurrent = error == ErrorCode.CONCURRENT_TRANSACTIONS and not verification.operation.adds
-    if concurrent or error in UNVERIFIED:
+    if concurrent or error in REPORTED_AS_NOT_ENOUGH_REPLICAS:
         message = f"Unable to verify the partition has been added to the transaction. Underlying error: {error.name}"
         error = ErrorCode.NOT_ENOUGH_REPLICAS
     elif error == ErrorCode.INVALID_TXN_STATE:
@@ -253,12 +255,12 @@ def _unverified(index: int, error: ErrorCode, verification: TransactionVerificat
 
 
 def is_one_batch(records: bytes | memoryview) -> bool:
-    """Return whether the records are exactly one whole batch: Kafka refuses others before it looks for the log."""
+    """Return whether the records are exactly one whole batch. Kafka refuses others before it looks for the log."""
     return int.from_bytes(records[8:12], "big") + 12 == len(records)
 
 
-def _unacceptable(ctx: Context, partition: Partition, records: Any, version: int, acks: int) -> ErrorCode:
-    """Return the error that Kafka finds before the append (ProduceRequest.validateRecords, ReplicaManager)."""
+def _error_before_append(ctx: Context, partition: Partition, records: Any, version: int, acks: int) -> ErrorCode:
+    """Return the error that Kafka finds before the append (ProduceRequest.validateRecords, ReplicaManager), or NONE."""
     if records is None or len(records) <= MAGIC_POSITION:
         return ErrorCode.INVALID_RECORD if version >= 3 else ErrorCode.CORRUPT_MESSAGE
     if version >= 3:
@@ -268,7 +270,7 @@ def _unacceptable(ctx: Context, partition: Partition, records: Any, version: int
             records[ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK if version < 7 and len(records) > ATTRIBUTES_LOW_BYTE else 0
         )
         if codec >= ZSTD:
-            # Kafka fails with an exception for a codec above zstd, too.
+            # A codec above zstd is an unexpected exception in Kafka.
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if codec == ZSTD else ErrorCode.UNKNOWN_SERVER_ERROR
     if partition.topic in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT_ID:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -281,16 +283,16 @@ def _unacceptable(ctx: Context, partition: Partition, records: Any, version: int
 def _wait(
     ctx: Context, request: ProduceRequest, response: ProduceResponse, waiting: WaitingPartitions
 ) -> Deferred[ProduceResponse]:
-    """Respond when every in-sync replica has the records (acks=all), or when they are on the disk (acks=1 with
-    `odradek.sync=always`), or at the client's timeout."""
-    reached = _committed if request.acks == ACKS_ALL else _synced
+    """Respond when every in-sync replica has the records (acks=all), when they are on the disk (acks=1 with
+    `odradek.sync=always`), or after the client's timeout."""
+    acknowledged_offset = _high_watermark if request.acks == ACKS_ALL else _recovery_point
     epochs = [partition.leader_epoch for partition, _, _ in waiting]
 
     def attempt() -> ProduceResponse | None:
         for (partition, end_offset, partition_response), epoch in zip(waiting, epochs, strict=True):
             if partition.error or partition.leader_epoch != epoch:
                 partition_response.error_code = partition.error or ErrorCode.NOT_LEADER_OR_FOLLOWER
-            elif reached(partition) < end_offset:
+            elif acknowledged_offset(partition) < end_offset:
                 return None
             elif request.acks == ACKS_ALL and partition.leader is not None and partition.leader.under_min_isr:
                 partition_response.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -298,7 +300,7 @@ def _wait(
 
     def expire() -> ProduceResponse:
         for partition, end_offset, partition_response in waiting:
-            if reached(partition) < end_offset:
+            if acknowledged_offset(partition) < end_offset:
                 partition_response.error_code = ErrorCode.REQUEST_TIMED_OUT
                 partition_response.base_offset = -1
         return response
@@ -307,16 +309,16 @@ def _wait(
     return ctx.broker.purgatory.watch(watched, attempt, expire, request.timeout_ms)
 
 
-def _committed(partition: Partition) -> int:
+def _high_watermark(partition: Partition) -> int:
     return partition.high_watermark
 
 
-def _synced(partition: Partition) -> int:
+def _recovery_point(partition: Partition) -> int:
     return partition.log.recovery_point
 
 
-def _missing_error(ctx: Context, key: str | Uuid, index: int) -> ErrorCode:
-    """Return the error for a partition without a replica here: it does not exist, or is on other brokers."""
+def _missing_partition_error(ctx: Context, key: str | Uuid, index: int) -> ErrorCode:
+    """Return the error for a partition without a replica on this broker."""
     image = ctx.broker.image
     if ctx.api_version >= FIRST_VERSION_WITH_IDS and key not in image.topics_by_id:
         return ErrorCode.UNKNOWN_TOPIC_ID
@@ -324,7 +326,7 @@ def _missing_error(ctx: Context, key: str | Uuid, index: int) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if missing else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def _refused(ctx: Context, key: str | Uuid, index: int, error: ErrorCode) -> PartitionProduceResponse:
+def _partition_error_response(ctx: Context, key: str | Uuid, index: int, error: ErrorCode) -> PartitionProduceResponse:
     """Return the partition's part of the response, with the leader if it is another broker (KIP-951)."""
     partition_response = PartitionProduceResponse(index, error, -1)
     if error != ErrorCode.NOT_LEADER_OR_FOLLOWER or ctx.api_version < FIRST_VERSION_WITH_LEADERS:
@@ -337,7 +339,7 @@ def _refused(ctx: Context, key: str | Uuid, index: int, error: ErrorCode) -> Par
     return partition_response
 
 
-def _add_endpoints(ctx: Context, response: ProduceResponse) -> None:
+def _add_leader_endpoints(ctx: Context, response: ProduceResponse) -> None:
     """Add the addresses of the leaders that the response names, so that the client needs no Metadata (KIP-951)."""
     named = {
         partition_response.current_leader.leader_id

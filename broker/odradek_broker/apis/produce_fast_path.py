@@ -1,12 +1,12 @@
-"""The fast path of Produce: the usual request from its bytes to the bytes of the response, without message objects.
+"""The fast path of Produce: from the bytes of the usual request to the bytes of its response, without message objects.
 
 The usual request has one topic, one partition, one batch and no transaction. Producers without batching send nothing
 else, and a profile showed more time in the objects of request and response than in the log. For any other request, and
-after any error, the fast path returns None, and the request takes the general path through `produce_append.append`: a
-refused batch is unchanged, so that the general path refuses it again. A test compares these bytes with the codec's.
+after any error, the fast path returns None, and the request takes the general path (`produce_append.append`), which
+finds a refused batch unchanged. A test compares these responses with those of the codec.
 
-For each topic and partition of a version, the bytes from the topic's name to the partition's index are cached with the
-partition, until a partition of the broker is removed: the response begins with these bytes of the request.
+The response begins with the same bytes as the request: topic name or id, number of partitions, partition index. For
+each version, a cache has the partition by these `partition_bytes`. The removal of a partition clears it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,19 @@ from odradek_broker.replication.partition import Partition
 from odradek_wire.uuid import Uuid
 
 FastPath = Callable[[BrokerServices, ClientConnection, memoryview, int], bytes | None]
+Cache = dict[bytes, tuple[Partition, bytes]]
+"""The partition and the first bytes of the response, up to the error code, by `partition_bytes`."""
 
 FIRST_VERSION = 7
 FIRST_FLEXIBLE = 9
 FIRST_WITH_IDS = 13
-CACHED_MAX = 10_000
+CACHE_MAX = 10_000
+"""The number of partitions in the cache of one version."""
 
-# Transactional id, acks, timeout, count of topics; in versions that are not flexible ("plain") the length of the name
-# as well.
+# Transactional id, acks, timeout, number of topics; in versions that are not flexible ("plain") also the length of the
+# topic name.
 PLAIN_HEAD = Struct(">hhiih")
-PLAIN_KEY_AT = 12
+PLAIN_TOPIC_AT = 12
 FLEXIBLE_HEAD = Struct(">bhib")
 INT32 = Struct(">i")
 ONE_TOPIC = b"\0\0\0\1"
@@ -37,20 +40,20 @@ ONE_TOPIC_FLEXIBLE = b"\2"
 NO_ERROR = b"\0\0"
 NO_RECORD_ERRORS = b"\0\0\0\0\xff\xff"
 NO_THROTTLE = b"\0\0\0\0"
-# No record errors, no message, no tags of partition and topic, no throttle, no tags.
+# No record errors, no error message, no tags of partition and topic, no throttle time, no tags.
 FLEXIBLE_END = b"\1\0\0\0" + NO_THROTTLE + b"\0"
 NO_TAGS = b"\0\0\0"
 
 
 def fast_path(version: int) -> FastPath | None:
-    """Return the fast path of a version; None for old versions, which have none."""
+    """Return the fast path of a version; None below version 7."""
     if version < FIRST_VERSION:
         return None
     return _plain(version) if version < FIRST_FLEXIBLE else _flexible(version)
 
 
 def _plain(version: int) -> FastPath:
-    known: dict[bytes, tuple[Partition, bytes]] = {}
+    cache: Cache = {}
     end = (NO_RECORD_ERRORS if version >= 8 else b"") + NO_THROTTLE
 
     def serve(broker: BrokerServices, connection: ClientConnection, frame: memoryview, position: int) -> bytes | None:
@@ -59,34 +62,34 @@ def _plain(version: int) -> FastPath:
         transactional_id_size, acks, _, topics, name_size = PLAIN_HEAD.unpack_from(frame, position)
         if transactional_id_size != -1 or topics != 1 or name_size <= 0 or not (acks == -1 or acks == 1):
             return None
-        start = position + PLAIN_KEY_AT
-        size_at = start + name_size + 10
-        begin = size_at + 4
-        if begin > len(frame):
+        topic_at = position + PLAIN_TOPIC_AT
+        records_size_at = topic_at + name_size + 10
+        records_at = records_size_at + 4
+        if records_at > len(frame):
             return None
-        key = bytes(frame[start:size_at])
-        found = known.get(key)
-        if found is None:
-            count, index = int.from_bytes(key[-8:-4], "big"), int.from_bytes(key[-4:], "big")
-            partition = _partition_by_name(broker, key[2:-8], index) if count == 1 else None
+        partition_bytes = bytes(frame[topic_at:records_size_at])
+        cached = cache.get(partition_bytes)
+        if cached is None:
+            count, index = int.from_bytes(partition_bytes[-8:-4], "big"), int.from_bytes(partition_bytes[-4:], "big")
+            partition = _partition_by_name(broker, partition_bytes[2:-8], index) if count == 1 else None
             if partition is None:
                 return None
-            found = _cache(broker, known, key, partition, ONE_TOPIC)
-        size = INT32.unpack_from(frame, size_at)[0]
-        if begin + size != len(frame):
+            cached = _cache(broker, cache, partition_bytes, partition, ONE_TOPIC)
+        records_size = INT32.unpack_from(frame, records_size_at)[0]
+        if records_at + records_size != len(frame):
             return None
-        partition, beginning = found
+        partition, response_start = cached
         if partition.error:
-            del known[key]
+            del cache[partition_bytes]
             return None
-        placed = append_usual_batch(broker, connection, partition, frame[begin:])
-        return None if placed is None else beginning + placed + end
+        appended_offsets = append_usual_batch(broker, connection, partition, frame[records_at:])
+        return None if appended_offsets is None else response_start + appended_offsets + end
 
     return serve
 
 
 def _flexible(version: int) -> FastPath:
-    known: dict[bytes, tuple[Partition, bytes]] = {}
+    cache: Cache = {}
     by_id = version >= FIRST_WITH_IDS
 
     def serve(broker: BrokerServices, connection: ClientConnection, frame: memoryview, position: int) -> bytes | None:
@@ -95,50 +98,50 @@ def _flexible(version: int) -> FastPath:
         transactional_id, acks, _, topics = FLEXIBLE_HEAD.unpack_from(frame, position)
         if transactional_id != 0 or topics != 2 or not (acks == -1 or acks == 1):
             return None
-        start = position + 8
+        topic_at = position + 8
         if by_id:
-            size_at = start + 21
+            records_size_at = topic_at + 21
         else:
-            name_size = frame[start] - 1
+            name_size = frame[topic_at] - 1
             if not 0 < name_size < 127:
                 return None
-            size_at = start + name_size + 6
-        if size_at + 4 > len(frame):
+            records_size_at = topic_at + name_size + 6
+        if records_size_at + 4 > len(frame):
             return None
-        key = bytes(frame[start:size_at])
-        found = known.get(key)
-        if found is None:
-            index = int.from_bytes(key[-4:], "big")
+        partition_bytes = bytes(frame[topic_at:records_size_at])
+        cached = cache.get(partition_bytes)
+        if cached is None:
+            index = int.from_bytes(partition_bytes[-4:], "big")
             partition = None
-            if key[-5] == 2:
+            if partition_bytes[-5] == 2:
                 partition = (
-                    broker.partitions.get_by_id(Uuid(key[:16]), index)
+                    broker.partitions.get_by_id(Uuid(partition_bytes[:16]), index)
                     if by_id
-                    else _partition_by_name(broker, key[1:-5], index)
+                    else _partition_by_name(broker, partition_bytes[1:-5], index)
                 )
             if partition is None:
                 return None
-            found = _cache(broker, known, key, partition, ONE_TOPIC_FLEXIBLE)
-        size = shift = 0
-        at = size_at
+            cached = _cache(broker, cache, partition_bytes, partition, ONE_TOPIC_FLEXIBLE)
+        records_size = shift = 0
+        records_at = records_size_at
         while True:
-            byte = frame[at]
-            at += 1
-            size |= (byte & 0x7F) << shift
+            byte = frame[records_at]
+            records_at += 1
+            records_size |= (byte & 0x7F) << shift
             if byte < 0x80:
                 break
             shift += 7
-            if shift > 28 or at >= len(frame):
+            if shift > 28 or records_at >= len(frame):
                 return None
-        stop = at + size - 1
-        if stop + 3 != len(frame) or frame[stop:] != NO_TAGS:
+        records_end = records_at + records_size - 1
+        if records_end + 3 != len(frame) or frame[records_end:] != NO_TAGS:
             return None
-        partition, beginning = found
+        partition, response_start = cached
         if partition.error:
-            del known[key]
+            del cache[partition_bytes]
             return None
-        placed = append_usual_batch(broker, connection, partition, frame[at:stop])
-        return None if placed is None else beginning + placed + FLEXIBLE_END
+        appended_offsets = append_usual_batch(broker, connection, partition, frame[records_at:records_end])
+        return None if appended_offsets is None else response_start + appended_offsets + FLEXIBLE_END
 
     return serve
 
@@ -151,10 +154,10 @@ def _partition_by_name(broker: BrokerServices, name: bytes, index: int) -> Parti
 
 
 def _cache(
-    broker: BrokerServices, known: dict[bytes, tuple[Partition, bytes]], key: bytes, partition: Partition, begin: bytes
+    broker: BrokerServices, cache: Cache, partition_bytes: bytes, partition: Partition, one_topic: bytes
 ) -> tuple[Partition, bytes]:
-    if len(known) >= CACHED_MAX:
-        known.clear()
-    broker.partitions.clear_at_removal(known)
-    found = known[key] = (partition, begin + key + NO_ERROR)
-    return found
+    if len(cache) >= CACHE_MAX:
+        cache.clear()
+    broker.partitions.clear_at_removal(cache)
+    cached = cache[partition_bytes] = (partition, one_topic + partition_bytes + NO_ERROR)
+    return cached

@@ -1,10 +1,9 @@
-"""Produce with transactional batches: authorization, and verification before they are appended
-(ReplicaManager.handleProduceAppend).
+"""Produce with transactional batches, which are verified before the append (ReplicaManager.handleProduceAppend).
 
 A batch that begins a transaction in its partition waits until the transaction coordinator has verified that the
 partition is part of the transaction, or has added it (Produce 12 and later, transaction version 2). Meanwhile the
-connection handles no other request, so that batches stay in order, and the records are copied out of its buffer. If the
-client disconnects they are appended nevertheless. Leaves appending to `produce_append`, and verification to
+connection handles no other request, so that batches stay in order. If the client disconnects, the batches are appended
+nevertheless. Owns authorization, the wait and its retries. Leaves the append to `produce_append`, and verification to
 `transactions.transaction_verification`.
 """
 
@@ -41,14 +40,14 @@ RETRY_MAX_MS = "add.partitions.to.txn.retry.backoff.max.ms"
 
 
 def is_transactional(request: ProduceRequest) -> bool:
-    """Return whether there are transactional batches. As in Kafka only the first batch for each partition counts."""
+    """Return whether there are transactional batches. As in Kafka, only the first batch of each partition counts."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             records: Any = data.records
             if (
                 records
                 and len(records) >= HEADER_SIZE
-                and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT  # most batches have no such bit: no call for them
+                and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT  # saves the call for most batches
                 and is_transactional_batch(records)
             ):
                 return True
@@ -65,7 +64,7 @@ def is_transactional_batch(records: Any) -> bool:
 
 
 class TransactionalBatch(NamedTuple):
-    """A transactional batch, for a partition that this broker leads."""
+    """A transactional batch, and the partition on this broker that it is for."""
 
     partition: Partition
     producer: Producer
@@ -73,7 +72,7 @@ class TransactionalBatch(NamedTuple):
 
 
 def handle(ctx: Context, request: ProduceRequest) -> HandlerResult:
-    """Handle a request that has a transactional id or transactional batches."""
+    """Handle a request with a transactional id or transactional batches."""
     if not is_transactional(request):
         return append(ctx, request)
     name = request.transactional_id
@@ -94,8 +93,8 @@ def _refuse(ctx: Context, request: ProduceRequest, error: ErrorCode, message: st
 
 
 def _batches(ctx: Context, request: ProduceRequest) -> list[TransactionalBatch]:
-    """Return the batches that need a verification. `append` refuses batches that are invalid for other reasons."""
-    found = []
+    """Return the batches to verify, without those that `append` will refuse."""
+    batches = []
     by_id = ctx.api_version >= FIRST_VERSION_WITH_IDS
     partitions = ctx.broker.partitions
     for topic in request.topic_data:
@@ -110,8 +109,8 @@ def _batches(ctx: Context, request: ProduceRequest) -> list[TransactionalBatch]:
             header = read_header(records)
             if header.producer_id >= 0:
                 producer = Producer(header.producer_id, header.producer_epoch)
-                found.append(TransactionalBatch(partition, producer, header.base_sequence))
-    return found
+                batches.append(TransactionalBatch(partition, producer, header.base_sequence))
+    return batches
 
 
 class _VerifiedProduce:
@@ -155,8 +154,8 @@ class _VerifiedProduce:
 
     def _verified(self, verification: TransactionVerification) -> None:
         if self._operation.adds and ErrorCode.CONCURRENT_TRANSACTIONS in verification.errors.values():
-            # The producer's previous transaction is about to complete: a retry by this broker costs less than one by
-            # the client.
+            # The producer's previous transaction is about to complete: a retry by the broker costs less than one by the
+            # client.
             broker = self._ctx.broker
             limit_ms = min(broker.config.integer(RETRY_MAX_MS), broker.config.integer("request.timeout.ms"))
             if self._ctx.now_ms - self._began_ms < limit_ms:
@@ -183,7 +182,7 @@ class _VerifiedProduce:
 
     def _continue(self, step: Callable[[], None]) -> None:
         response = self._response
-        if response is None:  # `begin` has not returned yet, and returns the outcome itself
+        if response is None:  # `begin` has not returned yet, and will return the outcome
             return step()
         try:
             step()
