@@ -1,9 +1,13 @@
-"""The checks of AlterConfigs and IncrementalAlterConfigs before they submit a request to the controller."""
+"""The checks of AlterConfigs and IncrementalAlterConfigs before they submit a request to the controller.
+
+Owns the authorization of each resource, and the rule that a broker alters only its own configuration. Leaves the
+configurations to the controller.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from odradek_broker.apis.context import Context
 from odradek_broker.security.authorizer import Operation
@@ -20,34 +24,41 @@ class ConfigResourceRequest(Protocol):
 
 
 R = TypeVar("R", bound=ConfigResourceRequest)
-Refused = tuple[ErrorCode, str | None, int, str]
-"""The fields of a resource in the response of either API, in order."""
 
 
-def may_alter(ctx: Context, resources: Sequence[R]) -> tuple[list[R], list[Refused]]:
+class RefusedResource(NamedTuple):
+    """A resource in the response of either API, with its fields in order."""
+
+    error: ErrorCode
+    message: str | None
+    resource_type: int
+    resource_name: str
+
+
+def split_by_authorization(ctx: Context, resources: Sequence[R]) -> tuple[list[R], list[RefusedResource]]:
     """Return the resources that the client may alter on this broker, and the refused ones, each once."""
-    refused: dict[tuple[int, str], Refused] = {}
+    refused: dict[tuple[int, str], RefusedResource] = {}
     allowed = []
     for each in resources:
         kind, name = each.resource_type, each.resource_name
-        error = _refusal(ctx, kind, name)
+        error = _authorization_error(ctx, kind, name)
         if error is not None:
-            refused[kind, name] = (error, None, kind, name)
+            refused[kind, name] = RefusedResource(error, None, kind, name)
         elif _is_of_another_broker(ctx, kind, name):
             message = f"Unexpected broker id, expected {ctx.broker.node_id}, but received {name}"
-            refused[kind, name] = (ErrorCode.INVALID_REQUEST, message, kind, name)
+            refused[kind, name] = RefusedResource(ErrorCode.INVALID_REQUEST, message, kind, name)
         else:
             allowed.append(each)
     return allowed, list(refused.values())
 
 
 def _is_of_another_broker(ctx: Context, kind: int, name: str) -> bool:
-    """Return whether another broker must alter this configuration. The controller refuses a name that is no number."""
+    """Return whether this is the configuration of another broker. The controller refuses a name that is no number."""
     return kind == Resource.BROKER and parse_int(name) not in (None, ctx.broker.node_id)
 
 
-def _refusal(ctx: Context, kind: int, name: str) -> ErrorCode | None:
-    """Return the authorization error of a resource. The controller refuses unknown types of resources."""
+def _authorization_error(ctx: Context, kind: int, name: str) -> ErrorCode | None:
+    """Return the error for a resource that the client may not alter. The controller refuses unknown resource types."""
     match kind:
         case Resource.TOPIC:
             return None if ctx.may_topic(Operation.ALTER_CONFIGS, name) else ErrorCode.TOPIC_AUTHORIZATION_FAILED

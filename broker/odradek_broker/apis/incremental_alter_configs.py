@@ -8,7 +8,7 @@ Differences from Kafka: none.
 from __future__ import annotations
 
 from odradek_broker.apis.api import Api
-from odradek_broker.apis.config_authorization import may_alter
+from odradek_broker.apis.config_authorization import split_by_authorization
 from odradek_broker.apis.context import Context
 from odradek_broker.apis.slices import Slices
 from odradek_wire.errors import ErrorCode
@@ -21,7 +21,7 @@ AlterConfigsResourceResponse = IncrementalAlterConfigsResponse.AlterConfigsResou
 
 
 async def handle(ctx: Context, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
-    allowed, refused = may_alter(ctx, request.resources)
+    allowed, refused = split_by_authorization(ctx, request.resources)
     submitted = IncrementalAlterConfigsRequest(allowed, request.validate_only)
     response: IncrementalAlterConfigsResponse = await ctx.broker.controller_channel.submit(submitted, ctx.principal)
     response.responses += [AlterConfigsResourceResponse(*each) for each in refused]

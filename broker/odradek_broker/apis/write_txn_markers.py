@@ -1,11 +1,11 @@
-"""WriteTxnMarkers (key 27): end transactions in partitions that this broker leads, for their coordinator.
+"""WriteTxnMarkers (key 27): a transaction coordinator ends transactions in partitions that this broker leads.
 
-Versions: 0-2; v2 has the transaction version of each transaction (KIP-890).
+Versions: v1 is flexible, v2 has the transaction version of each transaction (KIP-890).
 Behaviour: the log of each partition accepts or refuses its marker. The response is sent when all in-sync replicas have
 the markers, with REQUEST_TIMED_OUT for those that take longer than `request.timeout.ms`.
-Differences from Kafka: when the outcome of some partitions is known, the response waits `RESPONSE_DELAY_MAX_MS` for the
-others, so that a partition with slow replication does not delay the completion of other transactions. Kafka waits for
-all of them.
+Differences from Kafka: when the result of some partitions is known, the response waits at most `RESPONSE_DELAY_MAX_MS`
+for the others, so that a partition with slow replication does not delay the completion of other transactions. Kafka
+waits for all partitions.
 """
 
 from __future__ import annotations
@@ -24,66 +24,66 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 RESPONSE_DELAY_MAX_MS = 500
-"""The delay between the first outcome and the response. The coordinator retries the markers without an outcome, which
-appends each of them again."""
+"""The longest time between the first result and the response. The coordinator retries the markers without a result,
+and each retry appends the marker again."""
 
 WritableTxnMarker = WriteTxnMarkersRequest.WritableTxnMarker
 PartitionErrors = dict[TopicPartition, ErrorCode]
-Replication = tuple[PartitionErrors, TopicPartition, Deferred[ErrorCode]]
-"""A marker that is not replicated yet, and the place of its error in the response."""
+MarkerInReplication = tuple[PartitionErrors, TopicPartition, Deferred[ErrorCode]]
+"""The errors of its producer, its partition, and the error with which its replication will complete."""
 
 
 async def handle(ctx: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     if not ctx.may_cluster(Operation.ALTER) and not ctx.may_cluster(Operation.CLUSTER_ACTION):
         return error_response(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    by_producer: dict[int, PartitionErrors] = {}
-    replicating: list[Replication] = []
+    errors_by_producer: dict[int, PartitionErrors] = {}
+    markers_in_replication: list[MarkerInReplication] = []
     for marker in request.markers:
         for partition in _partitions(marker):
-            errors = by_producer.setdefault(marker.producer_id, {})
+            errors = errors_by_producer.setdefault(marker.producer_id, {})
             outcome = _write(ctx, *partition, marker)
             if isinstance(outcome, Deferred):
-                replicating.append((errors, partition, outcome))
+                markers_in_replication.append((errors, partition, outcome))
             else:
                 errors[partition] = outcome
-    if replicating:
+    if markers_in_replication:
         try:
-            waiting = [outcome for _, _, outcome in replicating]
-            await _until_replicated(ctx.broker.timers, waiting, some_known=any(by_producer.values()))
-            for errors, partition, outcome in replicating:
+            waiting = [outcome for _, _, outcome in markers_in_replication]
+            await _until_replicated(ctx.broker.timers, waiting, some_known=any(errors_by_producer.values()))
+            for errors, partition, outcome in markers_in_replication:
                 errors[partition] = outcome.result() if outcome.done else ErrorCode.REQUEST_TIMED_OUT
         finally:
-            for _, _, outcome in replicating:
+            for _, _, outcome in markers_in_replication:
                 outcome.cancel()
-    return _response(by_producer)
+    return _response(errors_by_producer)
 
 
 async def _until_replicated(timers: Timers, waiting: list[Deferred[ErrorCode]], *, some_known: bool) -> None:
-    """Wait until all have completed, at most `RESPONSE_DELAY_MAX_MS` after the first one; with `some_known`, after
-    now."""
-    over: Deferred[None] = Deferred()
-    left = len(waiting)
+    """Wait until all are replicated, at most `RESPONSE_DELAY_MAX_MS` after the first one. With `some_known` that time
+    begins now."""
+    finished: Deferred[None] = Deferred()
+    remaining = len(waiting)
     timer: TimerHandle | None = None
 
     def start_timer() -> None:
         nonlocal timer
         if timer is None:
-            timer = timers.call_later(RESPONSE_DELAY_MAX_MS, lambda: over.complete(None))
+            timer = timers.call_later(RESPONSE_DELAY_MAX_MS, lambda: finished.complete(None))
 
     def completed(_: Deferred[ErrorCode]) -> None:
-        nonlocal left
-        left -= 1
-        if left:
+        nonlocal remaining
+        remaining -= 1
+        if remaining:
             start_timer()
         else:
-            over.complete(None)
+            finished.complete(None)
 
     if some_known:
         start_timer()
     for outcome in waiting:
         outcome.when_done(completed)
     try:
-        await over
+        await finished
     finally:
         if timer is not None:
             timer.cancel()
@@ -95,7 +95,7 @@ def _partitions(marker: WritableTxnMarker) -> Iterator[TopicPartition]:
 
 def _write(ctx: Context, topic: str, index: int, marker: WritableTxnMarker) -> ErrorCode | Deferred[ErrorCode]:
     if marker.producer_id < 0 or marker.producer_epoch < 0 or marker.transaction_version < 0:
-        # No valid producer or transaction version: Kafka returns this code, too.
+        # Kafka throws an exception for an invalid producer or transaction version.
         return ErrorCode.UNKNOWN_SERVER_ERROR
     written = TransactionMarker(
         marker.producer_id,
@@ -108,10 +108,10 @@ def _write(ctx: Context, topic: str, index: int, marker: WritableTxnMarker) -> E
     return write_marker(ctx.broker.partitions, topic, index, written, timeout_ms)
 
 
-def _response(by_producer: dict[int, PartitionErrors]) -> WriteTxnMarkersResponse:
-    """As in Kafka, the markers of one producer share a row."""
+def _response(errors_by_producer: dict[int, PartitionErrors]) -> WriteTxnMarkersResponse:
+    """Return the response, which has one entry for all markers of a producer, as in Kafka."""
     response = WriteTxnMarkersResponse()
-    for producer_id, errors in by_producer.items():
+    for producer_id, errors in errors_by_producer.items():
         topics: dict[str, WriteTxnMarkersResponse.WritableTxnMarkerTopicResult] = {}
         for (topic, index), error in errors.items():
             row = topics.setdefault(topic, WriteTxnMarkersResponse.WritableTxnMarkerTopicResult(topic))
@@ -121,10 +121,10 @@ def _response(by_producer: dict[int, PartitionErrors]) -> WriteTxnMarkersRespons
 
 
 def error_response(ctx: Context, request: WriteTxnMarkersRequest, error: ErrorCode) -> WriteTxnMarkersResponse:
-    by_producer: dict[int, PartitionErrors] = {}
+    errors_by_producer: dict[int, PartitionErrors] = {}
     for marker in request.markers:
-        by_producer.setdefault(marker.producer_id, {}).update(dict.fromkeys(_partitions(marker), error))
-    return _response(by_producer)
+        errors_by_producer.setdefault(marker.producer_id, {}).update(dict.fromkeys(_partitions(marker), error))
+    return _response(errors_by_producer)
 
 
 API = Api(WriteTxnMarkersRequest, WriteTxnMarkersResponse, handle, error_response=error_response)
