@@ -14,8 +14,8 @@ from odradek_broker.descriptors import descriptor_limit
 from odradek_broker.disk_executor import DiskExecutor
 from odradek_broker.logger import Logger, ShortLines
 from odradek_broker.security.authenticator import CHANNEL_BUILDERS, NewChannelBuilder
-from odradek_broker.security.authorizer import Authorizer, allow_all
-from odradek_broker.security.quotas import Quotas, unlimited
+from odradek_broker.security.authorizer import Authorizer, allow_all_authorizer
+from odradek_broker.security.quotas import Quotas, unlimited_quotas
 from odradek_log.directory import LogDirectory
 from odradek_log.disk import Disk, RealDisk
 
@@ -32,8 +32,8 @@ class BrokerEnvironment:
     clock: Clock
     disk: Disk
     randbytes: Callable[[int], bytes]
-    authorizer: Callable[[BrokerConfig], Authorizer] = allow_all
-    quotas: Callable[[BrokerConfig], Quotas] = unlimited
+    authorizer: Callable[[BrokerConfig], Authorizer] = allow_all_authorizer
+    quotas: Callable[[BrokerConfig], Quotas] = unlimited_quotas
     channel_builders: Mapping[str, NewChannelBuilder] = field(default_factory=lambda: CHANNEL_BUILDERS)
 
     @classmethod

@@ -1,7 +1,7 @@
-"""The context of a request, which a handler gets besides the request.
+"""The context of a request, which its handler gets together with the request.
 
-Owns the facts about one request (principal, address, listener, version) and the authorization checks that handlers
-share. Leaves state to the broker, which handlers reach through `ctx.broker`.
+Owns the facts about one request (principal, address, listener, version), the authorization checks that handlers share,
+and the interfaces of the broker and the connection for handlers. Leaves state to the broker (`ctx.broker`).
 """
 
 from __future__ import annotations
@@ -103,12 +103,14 @@ class ClientConnection(Protocol):
         """Return whether the memory budget has room for so many bytes."""
         ...
 
-    def require_room(self, size: int) -> None: ...
+    def require_room(self, size: int) -> None:
+        """Raise MemoryExhausted if there is no room: the handler is called again when there is."""
+        ...
 
     def warn(self, event: str, ctx: Context | None = None, **facts: Any) -> None: ...
 
     def check_authentication(self) -> bool:
-        """Read the authenticator's principal again; return whether there is one."""
+        """Take over the authenticator's principal; return whether there is one."""
         ...
 
     def close(self) -> None: ...
@@ -146,7 +148,7 @@ class Context:
 
     @property
     def listener(self) -> str:
-        """The name of the listener that received the request; Metadata returns that listener's endpoints."""
+        """The name of the listener that received the request. Metadata returns its endpoints."""
         return self.connection.listener
 
     @property
@@ -156,12 +158,12 @@ class Context:
 
     @property
     def now_ms(self) -> int:
-        """The clock of timeouts."""
+        """Milliseconds on the clock of timeouts."""
         return self.broker.clock.monotonic_ms()
 
     @property
     def wall_ms(self) -> int:
-        """The clock of records and retention."""
+        """Milliseconds on the clock of timestamps and retention."""
         return self.broker.clock.wall_ms()
 
     def refuses_timeout(self, timeout_ms: int) -> bool:
@@ -169,8 +171,8 @@ class Context:
         return timeout_ms <= 0 and self.broker.metadata_source.refuses_expired_timeouts
 
     def may(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Return whether the authorizer allows the operation. Handlers ask in Kafka's order, because the
-        first refusal decides the error."""
+        """Return whether the principal may perform the operation. Handlers check in Kafka's order, because the first
+        refusal decides the error."""
         authorizer = self.broker.authorizer
         return authorizer.allows_everything or authorizer.allows(
             self.connection.principal, self.connection.address, operation, resource, name

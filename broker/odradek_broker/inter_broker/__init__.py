@@ -1,1 +1,1 @@
-"""Channels to other brokers, and retries of requests to them."""
+"""Connections and channels to other brokers, and the queue that gathers and retries requests to them."""

@@ -1,7 +1,7 @@
 """A connection to another broker, with at most one request in flight.
 
-Owns framing, correlation ids and one buffer that it reuses for all responses. Leaves finding the broker's endpoint,
-connecting again after a failure, and back-off to `channel`.
+Owns framing, correlation ids and one buffer for all responses. Leaves finding the broker's endpoint, connecting again
+after a failure, and back-off to `channel`.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ R = TypeVar("R", bound=Message)
 SIZE_BYTES = 4
 _BUFFER_BYTES = 64 << 10
 _KEPT_BUFFER_BYTES_MAX = 1 << 20
-"""A larger buffer is released after its response."""
+"""A larger buffer is replaced after its response."""
 _RESPONSE_BYTES_MAX = 1 << 30
 
 
 class BrokerConnectionError(ConnectionError):
-    """The other broker cannot be reached, closed the connection, or sent something that is not a valid response."""
+    """The other broker cannot be reached, closes the connection, or does not send a valid response in time."""
 
 
 def error_code(code: int) -> ErrorCode:
-    """The error in another broker's response; UNKNOWN_SERVER_ERROR for a code that only later releases have."""
+    """Return the error in another broker's response; UNKNOWN_SERVER_ERROR for a code that only later releases have."""
     try:
         return ErrorCode(code)
     except ValueError:
@@ -37,7 +37,7 @@ def error_code(code: int) -> ErrorCode:
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """Open one with `connect`, send requests with `request`, end it with `close`."""
+    """A connection. `connect` opens one, `request` sends a request, `close` closes it."""
 
     __slots__ = ("_buffer", "_closed", "_correlation_id", "_filled", "_response", "_transport", "client_id")
 
@@ -48,7 +48,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._filled = 0
         self._response: asyncio.Future[memoryview] | None = None
-        """The frame of the response to the request in flight."""
+        """The frame of the response to the request in flight; None without one."""
         self._closed = False
 
     @classmethod

@@ -1,7 +1,7 @@
-"""A channel to one other broker, which opens a connection when a request needs one, and counts failures for back-off.
+"""A channel to one other broker, which opens a connection when a request needs one.
 
-Owns the connection, the order of requests that wait for it, and the count of failures. Leaves framing to
-`broker_connection`, and the decision to send a request again to its callers.
+Owns the connection, the order of requests that wait for it, and the count of failures, by which callers back off.
+Leaves framing to `broker_connection`, and retries to its callers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from odradek_wire.message import Message
 R = TypeVar("R", bound=Message)
 
 WAITING_MAX = 1_000
-"""The number of requests that may wait for the connection; the next one fails immediately."""
+"""The number of requests that may wait for the connection of a channel; a further one fails immediately."""
 DEFAULT_BACKOFF_MS = (50,)
 
 
@@ -42,8 +42,8 @@ async def connect(endpoint: Endpoint, client_id: str, timeout_s: float) -> Chann
 
 
 class BrokerChannel:
-    """Sends requests to one broker, one at a time. After a failure the next request opens another connection; no
-    request is sent twice."""
+    """Sends requests to one broker, one at a time and each once. After a failure the next request opens another
+    connection."""
 
     def __init__(
         self,
@@ -58,8 +58,9 @@ class BrokerChannel:
     ) -> None:
         """`destination` names the broker in errors. `endpoint` returns its present endpoint, None while it has none.
 
-        `timeout_s` is the limit for a response, and for connecting unless `connect_timeout_s` is given. `backoff_ms`
-        are the delays after the first, the second … failure in a row; the last delay applies to all later failures.
+        `timeout_s` is the time limit for a response, and for connecting unless `connect_timeout_s` is given.
+        `backoff_ms` has the delays after the first, the second … failure in a row; the last one applies to all further
+        failures.
         """
         self._destination = destination
         self._endpoint = endpoint
@@ -73,7 +74,7 @@ class BrokerChannel:
         self._turn = asyncio.Lock()
         self._waiting = 0
         self.failures = 0
-        """Attempts to connect or to get a response that failed since the last response."""
+        """The failed requests and attempts to connect since the last response."""
 
     @property
     def connected(self) -> bool:
@@ -86,7 +87,7 @@ class BrokerChannel:
 
     @property
     def backoff_ms(self) -> int:
-        """How long the caller should wait before its next attempt; 0 after a success."""
+        """The time that the caller should wait before its next attempt; 0 after a response."""
         return self._backoff_ms[min(self.failures, len(self._backoff_ms)) - 1] if self.failures else 0
 
     async def connect(self) -> None:
@@ -101,7 +102,7 @@ class BrokerChannel:
         Raises BrokerConnectionError. After an exception or a cancellation the connection is closed.
         """
         if self._waiting >= WAITING_MAX:
-            raise BrokerConnectionError(f"at most {WAITING_MAX} requests wait for {self._destination}")
+            raise BrokerConnectionError(f"at most {WAITING_MAX} requests may wait for {self._destination}")
         self._waiting += 1
         try:
             async with self._turn:
@@ -153,7 +154,7 @@ class BrokerChannels:
         self._image = image
 
     def endpoint(self, broker_id: int) -> Endpoint | None:
-        """The broker's endpoint in the present metadata; None if it is not registered on the inter-broker listener."""
+        """Return the broker's endpoint on the inter-broker listener; None if the present metadata has none."""
         registration = self._image().brokers.get(broker_id)
         if registration is not None:
             for endpoint in registration.listeners:

@@ -1,8 +1,8 @@
-"""A queue of entries by key, which are sent together, one request at a time.
+"""A queue of entries by key, which sends all entries that wait in one request, and one request at a time.
 
-Owns the loop: the next request contains all entries that were added while a request was in flight, a later entry
-replaces an earlier one with the same key, and entries that failed are sent again after a delay. Leaves requests and
-responses to its users.
+Owns the loop: entries that are added while a request is in flight wait for the next one, a later entry replaces an
+earlier one with the same key, and entries that failed are sent again after a delay. Leaves requests and responses to
+its callers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ V = TypeVar("V")
 
 
 class CoalescingQueue(Generic[K, V]):
-    """Entries that wait, and a task that sends them, which runs only while there are entries."""
+    """The entries that wait, and the task that sends them, which runs only while there are entries."""
 
     def __init__(
         self,
@@ -29,8 +29,8 @@ class CoalescingQueue(Generic[K, V]):
         failure_event: str,
         log: Logger,
     ) -> None:
-        """`send` returns the entries to send again. If it raises, all are sent again, and `failure_event` is logged.
-        `sleep` takes milliseconds."""
+        """`send` sends entries and returns those to send again. If it raises, the queue logs `failure_event` and sends
+        all of them again. `sleep` takes milliseconds."""
         self._send = send
         self._sleep = sleep
         self._retry_ms = retry_ms
@@ -57,8 +57,7 @@ class CoalescingQueue(Generic[K, V]):
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> dict[K, V]:
-        """Stop sending, cancel the request in flight, and return the entries that waited. No task is left when this
-        returns."""
+        """Cancel the request in flight, wait until the task has ended, and return the entries that waited."""
         self._closed = True
         waiting, self._waiting = self._waiting, {}
         task, self._task = self._task, None

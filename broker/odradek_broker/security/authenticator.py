@@ -1,8 +1,8 @@
-"""Authentication: the principal of a connection, and the parts that a listener's security protocol plugs in.
+"""Authentication: the principal of a connection, and the seam by which a security protocol plugs into a listener.
 
-Owns the protocols that a security protocol implements, and their implementation for PLAINTEXT. Leaves the requests
-that authentication consists of (SaslHandshake, SaslAuthenticate) to their API modules, which reach the authenticator
-through their context's connection, and sockets to `network`.
+Owns the interfaces that a security protocol implements (`ChannelBuilder`, `Authenticator`), and their implementation
+for PLAINTEXT. Leaves sockets to `network`, and the requests of authentication (SaslHandshake, SaslAuthenticate) to
+their API modules, which reach the authenticator through `ctx.connection`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ class Authenticator(Protocol):
     def principal(self) -> Principal | None:
         """The authenticated principal; None until authentication has completed.
 
-        The connection reads it when it opens, before each request until it is set, and at each later call of
+        The connection reads it when it opens, before each request until there is one, and later in
         `Connection.check_authentication`, as after the expiry of a session (KIP-368)."""
         ...
 
     def allows_before_completion(self, api_key: int) -> bool:
-        """Return whether a request is part of authentication. The connection closes on any other request that comes
-        before authentication has completed."""
+        """Return whether the connection serves requests of this API before authentication has completed. Any other
+        request closes it."""
         ...
 
 
 class ChannelBuilder(Protocol):
-    """The part that a security protocol adds to a listener (Kafka's ChannelBuilder)."""
+    """The security protocol of one listener (Kafka's ChannelBuilder)."""
 
     @property
     def ssl_context(self) -> ssl.SSLContext | None:
@@ -42,14 +42,14 @@ class ChannelBuilder(Protocol):
         ...
 
     def authenticator(self, transport: asyncio.BaseTransport) -> Authenticator:
-        """Return the authenticator of a new connection. With TLS, the handshake is complete, and the transport
-        has the client's certificate."""
+        """Return the authenticator of a new connection. With TLS the handshake is complete, and the transport has the
+        client's certificate."""
         ...
 
 
 NewChannelBuilder = Callable[[str, BrokerConfig], ChannelBuilder]
-"""Makes the channel builder of one listener, from the listener's name and the broker's configuration. Raises
-ValueError for settings that it cannot serve."""
+"""Makes the channel builder of a listener, from the listener's name and the broker's configuration. Raises ValueError
+for invalid settings."""
 
 
 class AnonymousAuthenticator:

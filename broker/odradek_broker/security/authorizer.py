@@ -1,7 +1,7 @@
 """Authorization: Kafka's operations and resource types, and the authorizer that handlers ask.
 
-Owns the `Authorizer` protocol and its default, which allows everything. Leaves the order of an API's
-checks to its handler, because the first refusal decides the error.
+Owns the interface `Authorizer` and its default, which allows everything. Leaves the order of an API's checks to its
+handler, because the first refusal decides the error.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CLUSTER_NAME = "kafka-cluster"
 
 
 class Authorizer(Protocol):
-    """Allows or refuses operations. Decides without I/O, because handlers do not wait for it."""
+    """Allows or refuses operations. Its methods do no I/O, because handlers do not await them."""
 
     @property
     def allows_everything(self) -> bool:
@@ -59,11 +59,11 @@ class Authorizer(Protocol):
     def allows(
         self, principal: Principal, address: str, operation: Operation, resource: ResourceType, name: str
     ) -> bool:
-        """Return whether the principal, connected from that IP address, may perform the operation."""
+        """Return whether a principal at this IP address may perform the operation."""
         ...
 
     def apply(self, delta: MetadataDelta) -> None:
-        """Take over the ACLs of a new metadata image. The first delta comes before the broker serves clients."""
+        """Apply the changed ACLs of a metadata delta. The first one comes before the broker serves clients."""
         ...
 
 
@@ -83,7 +83,7 @@ class AllowAll:
         pass
 
 
-def allow_all(config: BrokerConfig) -> Authorizer:
+def allow_all_authorizer(config: BrokerConfig) -> Authorizer:
     return AllowAll()
 
 
@@ -91,7 +91,7 @@ def _bits(*operations: Operation) -> int:
     return sum(1 << operation for operation in operations)
 
 
-# Kafka's AclEntry.supportedOperations, as Metadata and the Describe APIs report them.
+# Kafka's AclEntry.supportedOperations, which Metadata and the Describe APIs return as bit fields.
 OPERATION_BITS: dict[ResourceType, int] = {
     ResourceType.TOPIC: _bits(
         Operation.READ,

@@ -1,8 +1,8 @@
 """Client quotas: the throttle time of each response.
 
-Owns the protocol of quotas, and its default, no quotas. Leaves muting the connection to `network.exchange`: as in
-Kafka (KIP-219), the broker sends the response immediately with its `throttle_time_ms`, and does not read the connection
-for that long. A broker with quotas serves no request by a fast path.
+Owns the interface `Quotas` and its default, no quotas. Leaves muting the connection to `network.exchange`: as in Kafka
+(KIP-219), the broker sends the response immediately with its `throttle_time_ms`, and then handles no request of the
+connection for that time. With quotas, no request takes a fast path.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from odradek_wire.message import Message
 
 @dataclass(frozen=True, slots=True)
 class HandledRequest:
-    """A request with its response, which is not encoded yet. `response` is None if the client expects none (acks=0);
-    `request_bytes` counts the header, too."""
+    """A request and its response, before the response is encoded. `response` is None if the client expects none
+    (acks=0); `request_bytes` includes the header."""
 
     api_key: int
     principal: Principal
@@ -29,7 +29,7 @@ class HandledRequest:
 
 
 class Quotas(Protocol):
-    """Measures requests against quotas. Decides without I/O, because connections do not wait for it."""
+    """Measures requests against quotas. Its methods do no I/O, because connections do not await them."""
 
     @property
     def unlimited(self) -> bool:
@@ -37,16 +37,16 @@ class Quotas(Protocol):
         ...
 
     def throttle_ms(self, request: HandledRequest) -> int:
-        """Record a request and return for how many milliseconds its connection is muted; 0 for none."""
+        """Record a request, and return for how many milliseconds to mute its connection."""
         ...
 
     def apply(self, delta: MetadataDelta) -> None:
-        """Take over the quotas of a new metadata image."""
+        """Apply the changed quotas of a metadata delta."""
         ...
 
 
 class Unlimited:
-    """The quotas of a broker without any."""
+    """The quotas of a broker that has none."""
 
     __slots__ = ()
 
@@ -59,5 +59,5 @@ class Unlimited:
         pass
 
 
-def unlimited(config: BrokerConfig) -> Quotas:
+def unlimited_quotas(config: BrokerConfig) -> Quotas:
     return Unlimited()

@@ -120,7 +120,7 @@ async def test_requests_have_the_principal_that_the_authenticator_sets(
         node.broker.authorizer.asked.clear()
         response = await client.ask(make_produce("denied", make_batch(b"v"), 0, -1, Uuid(topic_id)), version)
         assert response.responses[0].partition_responses[0].error_code == error
-        # The fast path asks, and leaves a refusal to the general way, which asks again.
+        # The fast path asks the authorizer, and leaves a refusal to the general path, which asks again.
         assert node.broker.authorizer.asked == [(principal, Operation.WRITE)] * (2 if error else 1)
     assert node.broker.partitions.get("denied", 0).log_end_offset == 1
 
