@@ -12,12 +12,11 @@ from typing import TypeVar, cast
 from odradek_wire.apis import response_header_version
 from odradek_wire.codec import decoder
 from odradek_wire.errors import DecodeError, ErrorCode
-from odradek_wire.frames import encode_request
+from odradek_wire.frames import SIZE_BYTES, encode_request
 from odradek_wire.message import Message
 
 R = TypeVar("R", bound=Message)
 
-SIZE_BYTES = 4
 _BUFFER_BYTES = 64 << 10
 _KEPT_BUFFER_BYTES_MAX = 1 << 20
 """A larger buffer is replaced after its response."""

@@ -1,6 +1,6 @@
 """The optional HTTP port (`metrics.http.port`): `/metrics` for Prometheus, `/ready` for readiness probes.
 
-Owns as much of HTTP as these two need: one GET request for each connection. Leaves the figures to `metrics`.
+Owns the part of HTTP that these two need: one GET request for each connection. Leaves the figures to `metrics`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class HttpPort:
-    """Calls `ready` or `metrics` for each request."""
+    """The HTTP server. `ready` returns whether the broker is ready, `metrics` the text of the metrics."""
 
     def __init__(self, ready: Callable[[], bool], metrics: Callable[[], str]) -> None:
         self._ready = ready
@@ -23,7 +23,7 @@ class HttpPort:
         self.port = 0
 
     async def start(self, host: str, port: int) -> None:
-        """Bind and serve. With port 0 the operating system chooses the port; the attribute `port` has it."""
+        """Bind and serve. With port 0 the operating system chooses a free port, which is then in `self.port`."""
         self._server = await asyncio.start_server(self._serve, host, port, limit=REQUEST_MAX_BYTES)
         self.port = self._server.sockets[0].getsockname()[1]
 
@@ -36,7 +36,7 @@ class HttpPort:
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 head = await reader.readuntil(b"\r\n\r\n")
-            status, body = self._answer(head)
+            status, body = self._respond(head)
             data = body.encode()
             writer.write(
                 f"HTTP/1.1 {status}\r\nContent-Type: {TEXT}\r\nContent-Length: {len(data)}\r\n"
@@ -49,7 +49,7 @@ class HttpPort:
         finally:
             writer.close()
 
-    def _answer(self, head: bytes) -> tuple[str, str]:
+    def _respond(self, head: bytes) -> tuple[str, str]:
         method, _, rest = head.partition(b" ")
         path = rest.partition(b" ")[0].partition(b"?")[0]
         if method != b"GET":

@@ -1,6 +1,6 @@
 """A Fetch that waits for `min_bytes` completes early for the reasons of Kafka's DelayedFetch, and for no other.
 
-`max_wait_ms` is longer than a test may take, so that an answer is an early one."""
+`max_wait_ms` is longer than a test may take, so that every response is an early one."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def request(*parts: FetchRequest.FetchPartition, topic: str = "t", **fields: Any
     return found
 
 
-def answered(response: FetchResponse) -> dict[int, tuple[ErrorCode, int]]:
-    """Partition to its error and its bytes of records."""
+def errors_and_sizes(response: FetchResponse) -> dict[int, tuple[ErrorCode, int]]:
+    """Return the error and the bytes of records of each partition."""
     return {
         data.partition_index: (ErrorCode(data.error_code), len(data.records or b""))
         for topic in response.responses
@@ -51,7 +51,7 @@ def answered(response: FetchResponse) -> dict[int, tuple[ErrorCode, int]]:
 
 
 async def fetch(client: Any, *parts: FetchRequest.FetchPartition, **fields: Any) -> dict[int, tuple[ErrorCode, int]]:
-    return answered(await client.ask(request(*parts, **fields), 12))
+    return errors_and_sizes(await client.ask(request(*parts, **fields), 12))
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -63,7 +63,7 @@ async def until(condition: Callable[[], object]) -> None:
 async def waits(
     client: Any, node: Node, *parts: FetchRequest.FetchPartition, version: int = 12, **fields: Any
 ) -> asyncio.Task[Any]:
-    """A fetch that is waiting at the broker."""
+    """Send a Fetch, and return when it waits at the broker."""
     waiting = asyncio.create_task(client.ask(request(*parts, **fields), version))
     await until(lambda: len(node.broker.purgatory))
     return waiting
@@ -96,9 +96,9 @@ async def test_a_fetch_of_a_session_on_an_older_segment_completes(client: Any, m
     large = make_batch(b"v" * 400_000)
     for _ in range(3):
         await client.produce("t", large)
-    begun = await client.ask(request(part(0), session_epoch=0), 12)
-    more = request(part(1), session_id=begun.session_id, session_epoch=1)
-    assert answered(await client.ask(more, 12)) == {0: (ErrorCode.NONE, len(large))}
+    first = await client.ask(request(part(0), session_epoch=0), 12)
+    more = request(part(1), session_id=first.session_id, session_epoch=1)
+    assert errors_and_sizes(await client.ask(more, 12)) == {0: (ErrorCode.NONE, len(large))}
 
 
 @pytest.mark.parametrize("offset", [0, 1])
@@ -111,12 +111,10 @@ async def test_a_waiting_fetch_completes_when_its_segment_is_rolled(
     await writer.produce("t", first)
     waiting = await waits(client, node, part(offset))
     await writer.produce("t", second)
-    assert answered(await waiting) == {0: (ErrorCode.NONE, len(second if offset else first))}
+    assert errors_and_sizes(await waiting) == {0: (ErrorCode.NONE, len(second if offset else first))}
 
 
-async def test_a_fetch_on_the_segment_of_the_end_waits(
-    client: Any, node: Node, writer: Any, make_batch: MakeBatch
-) -> None:
+async def test_a_fetch_on_the_last_segment_waits(client: Any, node: Node, writer: Any, make_batch: MakeBatch) -> None:
     await client.create_topic("t", segment_bytes="1048576")
     large = make_batch(b"v" * 400_000)
     for _ in range(3):
@@ -144,7 +142,7 @@ async def test_readers_of_committed_records_compare_with_the_last_stable_offset(
     (await waits(reader, node, part(1), isolation_level=1)).cancel()
 
 
-async def test_bytes_for_which_the_response_has_no_room_count(client: Any, make_batch: MakeBatch) -> None:
+async def test_bytes_beyond_max_bytes_count_for_min_bytes(client: Any, make_batch: MakeBatch) -> None:
     await client.create_topic("t", partitions=2)
     one = make_batch(b"v" * 60_000)
     await client.produce("t", one)
@@ -153,7 +151,7 @@ async def test_bytes_for_which_the_response_has_no_room_count(client: Any, make_
     assert found == {0: (ErrorCode.NONE, len(one)), 1: (ErrorCode.NONE, 0)}
 
 
-async def test_no_more_bytes_of_a_partition_count_than_it_may_send(
+async def test_bytes_beyond_partition_max_bytes_do_not_count_for_min_bytes(
     client: Any, node: Node, writer: Any, make_batch: MakeBatch
 ) -> None:
     await client.create_topic("t", partitions=2)
@@ -162,7 +160,7 @@ async def test_no_more_bytes_of_a_partition_count_than_it_may_send(
         await writer.produce("t", one)
     waiting = await waits(client, node, part(0, partition_max_bytes=30_000), part(0, 1), min_bytes=50_000)
     await writer.produce("t", one, partition=1)
-    assert answered(await waiting) == {0: (ErrorCode.NONE, 30_000), 1: (ErrorCode.NONE, len(one))}
+    assert errors_and_sizes(await waiting) == {0: (ErrorCode.NONE, 30_000), 1: (ErrorCode.NONE, len(one))}
 
 
 # -- errors -----------------------------------------------------------------------------------------------------------
@@ -197,7 +195,7 @@ async def test_an_unknown_partition_does_not_end_the_wait_for_others(
     await writer.produce("t", make_batch(b"v"))
     assert not waiting.done()
     await writer.produce("t", rest)
-    found = answered(await waiting)
+    found = errors_and_sizes(await waiting)
     assert found[7] == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
     assert found[0][1] > 50_000
     assert await fetch(client, part(0, 7)) == {7: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)}
@@ -215,11 +213,11 @@ async def test_an_unknown_partition_does_not_end_the_wait_for_others(
 async def test_a_partition_that_is_no_longer_served_ends_the_wait(
     client: Any, node: Node, change: Callable[[Partition], None], epoch: int, error: ErrorCode
 ) -> None:
-    """In version 10: from version 11 on a consumer may go on reading from a follower."""
+    """In version 10: from version 11 on a consumer may read from a follower."""
     await client.create_topic("t", partitions=2)
     waiting = await waits(client, node, part(0, current_leader_epoch=epoch), part(0, 1), version=10)
     change(hosted(node))
-    found = answered(await waiting)
+    found = errors_and_sizes(await waiting)
     assert found[0] == (error, 0)
 
 
@@ -242,7 +240,7 @@ async def trio(tmp_path: Path, connect: Connect) -> AsyncIterator[Trio]:
 
 
 def of_follower(trio: Trio, offset: int, **fields: Any) -> FetchRequest:
-    """A Fetch of broker 2, which asks for `min_bytes`."""
+    """Return a Fetch that broker 2 sends as a follower."""
     topic_id = trio.cluster.controller.image.topics["t"].id
     found = request(part(offset, **fields))
     found.topics[0].topic, found.topics[0].topic_id = "", topic_id
@@ -258,7 +256,7 @@ async def test_a_preferred_read_replica_completes_a_fetch(trio: Trio, make_batch
     assert response.responses[0].partitions[0].preferred_read_replica == 2
 
 
-async def test_a_follower_hears_of_a_higher_high_watermark_without_a_wait(trio: Trio, make_batch: MakeBatch) -> None:
+async def test_a_higher_high_watermark_completes_the_fetch_of_a_follower(trio: Trio, make_batch: MakeBatch) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
     await client.produce("t", make_batch(b"v"))
@@ -286,4 +284,4 @@ async def test_a_throttled_follower_on_an_older_segment_waits(
         await until(lambda: len(trio.cluster.nodes[1].broker.purgatory))
         throttle.bytes_per_second = 1 << 40
         trio.clock.advance_timeouts(LONG_MS)
-    assert answered(await waiting) == {0: (ErrorCode.NONE, len(large))}
+    assert errors_and_sizes(await waiting) == {0: (ErrorCode.NONE, len(large))}

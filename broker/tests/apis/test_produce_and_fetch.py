@@ -71,7 +71,7 @@ async def test_an_error_with_acks_0_closes_the_connection(
     assert await client.is_closed_by_broker()
 
 
-# -- what Produce refuses ---------------------------------------------------------------------------------------------
+# -- errors of Produce ------------------------------------------------------------------------------------------------
 
 
 async def test_produce_has_an_error_for_each_partition(client: Any, make_batch: MakeBatch) -> None:
@@ -136,7 +136,7 @@ async def test_a_duplicate_batch_gets_the_offset_of_the_first_one(client: Any) -
     ]
 
 
-# -- what Fetch answers -----------------------------------------------------------------------------------------------
+# -- waits, limits, errors --------------------------------------------------------------------------------------------
 
 
 async def test_a_fetch_waits_for_min_bytes(node: Node, connect: Any, make_batch: MakeBatch) -> None:
@@ -171,7 +171,7 @@ async def test_a_fetch_below_min_bytes_waits_for_the_same_partition(
     assert len(response.responses[0].partitions[0].records) == 2 * len(one)
 
 
-async def test_a_session_that_waits_is_woken_by_any_of_its_partitions(
+async def test_an_append_to_any_partition_completes_the_fetch_of_a_session(
     node: Node, connect: Any, make_batch: MakeBatch
 ) -> None:
     reader, writer = await connect(node), await connect(node)
@@ -195,7 +195,7 @@ async def test_a_session_that_waits_is_woken_by_any_of_its_partitions(
             while not len(node.broker.purgatory):
                 await asyncio.sleep(0)
         await writer.produce("t", one, partition=partition)
-        assert told(await waiting)[partition] == len(one)
+        assert sizes(await waiting)[partition] == len(one)
         moved = fetch_request("t", 1, partition=partition).topics
 
 
@@ -286,7 +286,7 @@ async def test_deleting_the_topic_ends_a_wait_with_an_error(node: Node, connect:
 # -- sessions ---------------------------------------------------------------------------------------------------------
 
 
-def told(response: FetchResponse) -> dict[int, int]:
+def sizes(response: FetchResponse) -> dict[int, int]:
     """Return the number of bytes of each partition in a response."""
     return {data.partition_index: len(data.records or b"") for topic in response.responses for data in topic.partitions}
 
@@ -299,27 +299,27 @@ async def test_a_response_in_a_session_has_only_changed_partitions(client: Any, 
     full.session_epoch = 0
     response = await client.ask(full, 13)
     session = response.session_id
-    assert (response.error_code, session > 0, told(response)) == (0, True, {0: 0, 1: 0})
+    assert (response.error_code, session > 0, sizes(response)) == (0, True, {0: 0, 1: 0})
 
     empty = await client.ask(FetchRequest(max_wait_ms=0, session_id=session, session_epoch=1), 13)
-    assert (empty.error_code, empty.session_id, told(empty)) == (0, session, {})
+    assert (empty.error_code, empty.session_id, sizes(empty)) == (0, session, {})
 
     await client.produce("t", one, partition=1)
     changed = await client.ask(FetchRequest(max_wait_ms=0, session_id=session, session_epoch=2), 13)
-    assert told(changed) == {1: len(one)}
+    assert sizes(changed) == {1: len(one)}
 
     moved = fetch_request("", 1, version=13, topic_id=topic_id, partition=1)
     moved.session_id, moved.session_epoch = session, 3
     moved.forgotten_topics_data = [FetchRequest.ForgottenTopic("", topic_id, [0])]
-    assert told(await client.ask(moved, 13)) == {}
+    assert sizes(await client.ask(moved, 13)) == {}
     await client.produce("t", one, partition=0)
     await client.produce("t", one, partition=1)
     last = await client.ask(FetchRequest(max_wait_ms=0, session_id=session, session_epoch=4), 13)
-    assert told(last) == {1: len(one)}
+    assert sizes(last) == {1: len(one)}
 
 
 async def test_the_high_watermark_is_sent_again_after_a_diverging_epoch(client: Any, make_batch: MakeBatch) -> None:
-    """From the response with a diverging epoch a follower takes only the end offset."""
+    """A follower takes only the end offset from a response with a diverging epoch."""
     topic_id = await client.create_topic("t")
     await client.produce("t", make_batch(b"v"))
     session, answers = 0, []
@@ -397,7 +397,7 @@ async def test_a_failing_disk_takes_its_directory_offline_and_no_other(
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-async def test_acknowledged_records_are_there_after_a_restart(
+async def test_acknowledged_records_survive_a_restart(
     start_node: Any, connect: Any, make_batch: MakeBatch, end: str
 ) -> None:
     node = await start_node()
@@ -414,7 +414,7 @@ async def test_acknowledged_records_are_there_after_a_restart(
     assert (await client.produce("t", make_batch(b"on"))).base_offset == 20
 
 
-async def test_a_truncated_response_never_reaches_a_client(client: Any, make_batch: MakeBatch) -> None:
+async def test_a_response_of_300_batches_arrives_whole(client: Any, make_batch: MakeBatch) -> None:
     await client.create_topic("t")
     one = make_batch(b"x" * 1000)
     for _ in range(300):

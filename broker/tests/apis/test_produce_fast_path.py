@@ -1,4 +1,4 @@
-"""The fast path of Produce sends the same bytes as the general way."""
+"""The fast path of Produce sends the same bytes as the general path."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ LONG_NAME = "long." + "x" * 200
 
 
 def general(node: Node) -> Node:
-    """Keep a node off the fast path, by an interceptor that does nothing."""
+    """Return the node with an interceptor, so that no request takes the fast path."""
     node.broker.interceptors.before_write.append(lambda ctx, request, response: None)
     return node
 
 
-async def answers(client: Any, requests: list[tuple[ProduceRequest, str | None]], version: int) -> list[bytes]:
+async def responses(client: Any, requests: list[tuple[ProduceRequest, str | None]], version: int) -> list[bytes]:
     found = []
     for request, client_id in requests:
         client.send(request, version, client_id)
@@ -38,7 +38,7 @@ async def answers(client: Any, requests: list[tuple[ProduceRequest, str | None]]
 
 
 @pytest.mark.parametrize("version", range(7, 14))
-async def test_fast_path_and_general_way_send_the_same_bytes(
+async def test_fast_path_and_general_path_send_the_same_bytes(
     start_node: Any, connect: Any, make_batch: MakeBatch, make_produce: MakeProduce, version: int
 ) -> None:
     seen = []
@@ -75,11 +75,11 @@ async def test_fast_path_and_general_way_send_the_same_bytes(
                 ("t", good, 0, -1, "c"),
             ]
         ]
-        replies = await answers(client, [*plain, (both, "c")], version)
+        received = await responses(client, [*plain, (both, "c")], version)
         for name in ids:
             if ids[name] != ZERO_UUID:
-                replies = [reply.replace(ids[name], name[:16].encode().ljust(16)) for reply in replies]
-        seen.append(replies)
+                received = [response.replace(ids[name], name[:16].encode().ljust(16)) for response in received]
+        seen.append(received)
     assert seen[0] == seen[1]
 
 
@@ -129,7 +129,7 @@ def test_versions_before_7_have_no_fast_path() -> None:
     assert [fast_path(version) for version in range(7)] == [None] * 7
 
 
-async def test_requests_with_tagged_fields_take_the_general_way(
+async def test_requests_with_tagged_fields_take_the_general_path(
     client: Any, make_batch: MakeBatch, make_produce: MakeProduce
 ) -> None:
     topic_id = await client.create_topic("t")
@@ -164,7 +164,7 @@ async def test_an_exception_in_the_fast_path_closes_the_connection_and_is_logged
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    topic_id = await client.create_topic("t")  # by the general way, with another client id
+    topic_id = await client.create_topic("t")  # on the general path, with another client id
 
     def fail(*args: object, **kwargs: object) -> None:
         raise RuntimeError("ours")

@@ -1,4 +1,4 @@
-"""Readers of committed records: their last stable offset, aborted transactions, and the end of their waits."""
+"""read_committed: the last stable offset, aborted transactions, and the Fetches that wait."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def node(start_node: StartNode) -> Node:
 
 
 def transactional(*values: bytes, sequence: int = 0, producer: int = PRODUCER, timestamp: int | None = None) -> bytes:
-    """Records of an open transaction."""
+    """Return a batch of an open transaction."""
     builder = BatchBuilder(producer_id=producer, producer_epoch=0, base_sequence=sequence, is_transactional=True)
     for value in values:
         builder.append(int(time.time() * 1000) if timestamp is None else timestamp, None, value)
@@ -59,7 +59,7 @@ def skipped(data: Any) -> list[tuple[int, int]]:
     return [(each.producer_id, each.first_offset) for each in data.aborted_transactions]
 
 
-async def test_they_stop_where_the_oldest_open_transaction_begins(client: Any, make_batch: MakeBatch) -> None:
+async def test_read_committed_ends_where_the_oldest_open_transaction_begins(client: Any, make_batch: MakeBatch) -> None:
     await client.create_topic("t")
     await client.produce("t", make_batch(b"before"))
     await produce(client, b"open")
@@ -76,7 +76,7 @@ async def test_they_stop_where_the_oldest_open_transaction_begins(client: Any, m
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-async def test_every_version_that_knows_batches_names_the_aborted_transactions(client: Any, version: int) -> None:
+async def test_versions_with_batches_return_the_aborted_transactions(client: Any, version: int) -> None:
     topic_id = await client.create_topic("t")
     await produce(client, b"kept")
     await end(client, commit=True)
@@ -107,26 +107,26 @@ async def test_a_marker_completes_a_waiting_fetch_and_open_records_do_not(
     assert (data.last_stable_offset, skipped(data)) == (3, [] if commit else [(PRODUCER, 0)])
 
 
-async def test_a_session_mentions_a_partition_when_its_transaction_ends(client: Any, make_batch: MakeBatch) -> None:
+async def test_a_session_returns_a_partition_when_its_transaction_ends(client: Any, make_batch: MakeBatch) -> None:
     await client.create_topic("t")
     await client.produce("t", make_batch(b"before"))
     await produce(client, b"open")
-    begun = await client.ask(fetch_request("t", 1, isolation_level=1, session_id=0, session_epoch=0), 11)
-    assert begun.responses[0].partitions[0].last_stable_offset == 1
+    first = await client.ask(fetch_request("t", 1, isolation_level=1, session_id=0, session_epoch=0), 11)
+    assert first.responses[0].partitions[0].last_stable_offset == 1
 
-    async def go_on(epoch: int) -> Any:
-        request = fetch_request("t", isolation_level=1, session_id=begun.session_id, session_epoch=epoch)
+    async def next_fetch(epoch: int) -> Any:
+        request = fetch_request("t", isolation_level=1, session_id=first.session_id, session_epoch=epoch)
         request.topics = []
         return (await client.ask(request, 11)).responses
 
-    assert await go_on(1) == []
+    assert await next_fetch(1) == []
     await client.produce("t", make_batch(b"behind"))
-    (told,) = (await go_on(2))[0].partitions
-    assert (told.high_watermark, told.last_stable_offset, bytes(told.records)) == (3, 1, b"")
-    assert await go_on(3) == []
+    (data,) = (await next_fetch(2))[0].partitions
+    assert (data.high_watermark, data.last_stable_offset, bytes(data.records)) == (3, 1, b"")
+    assert await next_fetch(3) == []
     await end(client, commit=False)
-    (told,) = (await go_on(4))[0].partitions
-    assert (told.last_stable_offset, values(told.records)[:2], skipped(told)) == (
+    (data,) = (await next_fetch(4))[0].partitions
+    assert (data.last_stable_offset, values(data.records)[:2], skipped(data)) == (
         4,
         [b"open", b"behind"],
         [(PRODUCER, 1)],
@@ -156,9 +156,7 @@ async def test_list_offsets_of_committed_records_ends_at_the_last_stable_offset(
     assert await _offset(client, 1500) == (1, 2000)
 
 
-async def test_a_log_that_starts_inside_an_open_transaction_is_stable_to_there(
-    client: Any, make_batch: MakeBatch
-) -> None:
+async def test_the_last_stable_offset_is_not_below_the_log_start_offset(client: Any, make_batch: MakeBatch) -> None:
     await client.create_topic("t")
     await produce(client, b"a", b"b", b"c")
     await client.produce("t", make_batch(b"behind"))
@@ -214,7 +212,7 @@ async def test_a_transaction_is_stable_when_its_marker_is_replicated(trio: Trio)
     leader = trio.hosted(1)
     waiting = asyncio.ensure_future(end(client, commit=False))
     await trio.until(lambda: leader.log_end_offset == 2 and trio.turned_away)
-    # Its end is decided, but another leader may know nothing of that.
+    # The leader has the marker, but another leader may not have it.
     assert (
         leader.high_watermark,
         leader.last_stable_offset,
@@ -233,7 +231,7 @@ async def test_a_transaction_is_stable_when_its_marker_is_replicated(trio: Trio)
     assert (data.last_stable_offset, skipped(data), len(values(data.records))) == (2, [(PRODUCER, 0)], 2)
 
 
-async def test_a_replica_stops_where_its_leader_does_and_so_does_the_next_leader(trio: Trio) -> None:
+async def test_replicas_and_the_next_leader_have_the_same_last_stable_offset(trio: Trio) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
     await produce(client, b"dropped")

@@ -98,7 +98,7 @@ async def test_an_exception_is_logged_and_all_entries_are_sent_again(receiver: R
     assert receiver.take() == [{"a": 1}, {"a": 1}]
 
 
-async def test_close_stops_the_request_in_flight_and_returns_the_entries_that_wait(receiver: Receiver) -> None:
+async def test_close_cancels_the_request_and_returns_the_entries_that_wait(receiver: Receiver) -> None:
     receiver.retry.add("a", 1)
     await turns()
     receiver.retry.add("b", 1)

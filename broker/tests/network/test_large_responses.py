@@ -25,7 +25,7 @@ def fetch(offset: int, max_bytes: int = 50_000_000) -> FetchRequest:
 
 
 async def read_back(node: Node, client: Any, make_batch: MakeBatch) -> None:
-    """Write records of many sizes and fetch them, with several responses in progress, by a client that reads late."""
+    """Write records of many sizes, and fetch them by a client that reads several responses late."""
     await client.create_topic("t", max_message_bytes="10000000")
     for number, size in enumerate(SIZES):
         answer = await client.produce("t", make_batch(bytes((number,)) * size))
@@ -46,12 +46,12 @@ async def read_back(node: Node, client: Any, make_batch: MakeBatch) -> None:
 
 
 @on_each_loop
-async def test_with_sendfile(node: Node, client: Any, make_batch: MakeBatch) -> None:
+async def test_large_responses_arrive_whole_with_sendfile(node: Node, client: Any, make_batch: MakeBatch) -> None:
     await read_back(node, client, make_batch)
 
 
 @on_each_loop
-async def test_without_sendfile(
+async def test_large_responses_arrive_whole_without_sendfile(
     node: Node, client: Any, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(os, "sendfile", raising=False)

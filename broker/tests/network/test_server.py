@@ -27,15 +27,15 @@ on_each_loop = pytest.mark.asyncio(loop_factories=["asyncio", "uvloop"])
 METADATA = MetadataRequest([])
 
 
-def heard(node: Node) -> Any:
-    """Return the API keys of the requests that a node has received, collected by an interceptor."""
-    asked: list[int] = []
-    node.broker.interceptors.before_handle.append(lambda ctx, request: asked.append(ctx.api_key))
-    return asked
+def received_apis(node: Node) -> Any:
+    """Return the list of API keys of the requests that the node receives, which an interceptor fills."""
+    api_keys: list[int] = []
+    node.broker.interceptors.before_handle.append(lambda ctx, request: api_keys.append(ctx.api_key))
+    return api_keys
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop run until something is so."""
+    """Let the event loop run until the condition holds."""
     async with asyncio.timeout(10):
         while not condition():
             await asyncio.sleep(0)
@@ -178,7 +178,7 @@ async def test_the_log_names_a_tls_or_http_greeting_and_the_setting_to_change(
 
 
 async def test_bytes_after_a_request_are_ignored(client: Any) -> None:
-    # As librdkafka sends them after its Metadata v13 for all topics; Kafka ignores them, too.
+    # librdkafka sends such bytes after its Metadata v13 for all topics; Kafka ignores them, too.
     client.send_frame(encode_request(METADATA, 9, 3, "c") + b"\x01\x00\x00")
     correlation_id, response = await client.receive(MetadataResponse, 9)
     assert (correlation_id, len(response.brokers)) == (3, 1)
@@ -236,10 +236,10 @@ async def test_a_delayed_produce_keeps_its_records(
     node = await start_node(clock=clock)
     delayed, other = await connect(node), await connect(node)
     await other.create_topic("t")
-    asked = heard(node)
+    api_keys = received_apis(node)
     node.broker.interceptors.before_handle.append(lambda ctx, request: Delay(10) if ctx.client_id == "slow" else None)
     delayed.send(make_produce("t", make_batch(b"delayed", timestamp=clock.wall_ms())), 9, "slow")
-    await until(lambda: 0 in asked)
+    await until(lambda: 0 in api_keys)
     await other.ask(METADATA, 9)
     clock.advance_timeouts(10)
     _, response = await delayed.receive(ProduceResponse, 9)
@@ -283,7 +283,7 @@ async def test_an_interceptor_disconnects(client: Any, node: Node, point: str) -
 
 
 @on_each_loop
-async def test_above_max_connections_a_client_waits_until_another_one_goes(start_node: Any, connect: Any) -> None:
+async def test_above_max_connections_a_client_waits_for_a_disconnection(start_node: Any, connect: Any) -> None:
     node = await start_node(max_connections="1")
     first = await connect(node)
     assert (await first.ask(METADATA, 1)).brokers != []
@@ -306,7 +306,7 @@ async def test_a_connection_above_max_connections_per_ip_is_closed_and_logged(
     assert "client={}:{}".format(*second.writer.get_extra_info("sockname")) in line
 
 
-async def test_an_override_counts_for_its_address(start_node: Any, connect: Any) -> None:
+async def test_an_override_of_max_connections_per_ip_applies_to_its_address(start_node: Any, connect: Any) -> None:
     node = await start_node(max_connections_per_ip="1", max_connections_per_ip_overrides="10.0.0.1:5,127.0.0.1:2")
     clients = [await connect(node) for _ in range(3)]
     assert await clients[2].is_closed_by_broker()
@@ -345,7 +345,7 @@ async def test_ipv6_and_several_listeners_each_with_its_advertised_address(start
     ]
 
 
-# -- coming and going -------------------------------------------------------------------------------------------------
+# -- disconnection and shutdown ---------------------------------------------------------------------------------------
 
 
 @on_each_loop
@@ -455,7 +455,7 @@ def long_poll(max_wait_ms: int, partition_max_bytes: int = 1000) -> FetchRequest
     )
 
 
-async def test_a_delayed_request_may_be_followed_by_bytes_too(client: Any, node: Node) -> None:
+async def test_bytes_after_a_delayed_request_are_ignored(client: Any, node: Node) -> None:
     node.broker.interceptors.before_handle.append(lambda ctx, request: Delay(1))
     client.send_frame(encode_request(METADATA, 9, 7, "c") + b"\0\0\0")
     assert (await client.receive(MetadataResponse, 9))[0] == 7
@@ -474,7 +474,7 @@ async def test_a_handler_that_is_cancelled_closes_its_connection(client: Any, no
 
 @pytest.mark.skipif(not hasattr(os, "sendfile"), reason="without sendfile no socket of our own is made")
 @on_each_loop
-async def test_a_default_timeout_of_the_users_sockets_does_not_block_the_loop(
+async def test_a_default_timeout_of_sockets_does_not_block_the_event_loop(
     client: Any, node: Node, make_batch: Callable[..., bytes]
 ) -> None:
     await client.create_topic("t")

@@ -1,5 +1,5 @@
-"""An authenticator, an authorizer and quotas that a test brings plug into a broker by its environment, and hold for the
-fast path of Produce as for every other request."""
+"""An authenticator, an authorizer and quotas plug into a broker by its environment. They apply to the fast path of
+Produce as to every other request."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FAST_PATH_VERSIONS = [7, 8, 9, 12, 13]
 
 
 class StepAuthenticator:
-    """Completes when the test sets its principal; ApiVersions comes before that."""
+    """An authenticator that completes when the test sets its principal, and allows ApiVersions before."""
 
     def __init__(self) -> None:
         self.principal: Principal | None = None
@@ -41,7 +41,7 @@ class StepAuthenticator:
 
 
 class StepChannelBuilder:
-    """The channel builder of a listener; has the authenticators of its connections."""
+    """A channel builder that keeps the authenticators of its connections."""
 
     ssl_context = None
 
@@ -59,19 +59,19 @@ class StepChannelBuilder:
 
 
 class TopicAuthorizer(AllowAll):
-    """Denies one topic to everyone but Alice, and records each question about a topic."""
+    """Denies one topic to every principal except Alice, and records each check of it."""
 
     allows_everything = False
 
     def __init__(self, config: object) -> None:
-        self.asked: list[tuple[Principal, Operation]] = []
+        self.checks: list[tuple[Principal, Operation]] = []
         self.deltas: list[MetadataDelta] = []
 
     def allows(
         self, principal: Principal, address: str, operation: Operation, resource: ResourceType, name: str
     ) -> bool:
         if resource == ResourceType.TOPIC and name == "denied":
-            self.asked.append((principal, operation))
+            self.checks.append((principal, operation))
             return principal == ALICE
         return True
 
@@ -117,11 +117,11 @@ async def test_requests_have_the_principal_that_the_authenticator_sets(
         builder.authenticators[-1].principal = principal
         if principal == ALICE:
             topic_id = await client.create_topic("denied")
-        node.broker.authorizer.asked.clear()
+        node.broker.authorizer.checks.clear()
         response = await client.ask(make_produce("denied", make_batch(b"v"), 0, -1, Uuid(topic_id)), version)
         assert response.responses[0].partition_responses[0].error_code == error
         # The fast path asks the authorizer, and leaves a refusal to the general path, which asks again.
-        assert node.broker.authorizer.asked == [(principal, Operation.WRITE)] * (2 if error else 1)
+        assert node.broker.authorizer.checks == [(principal, Operation.WRITE)] * (2 if error else 1)
     assert node.broker.partitions.get("denied", 0).log_end_offset == 1
 
 
@@ -156,7 +156,7 @@ async def test_the_authorizer_refuses_a_produce_on_the_fast_path(
         codes[name] = response.responses[0].partition_responses[0].error_code
     assert codes == {"allowed": ErrorCode.NONE, "denied": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     assert node.broker.partitions.get("denied", 0).log_end_offset == 0
-    assert set(node.broker.authorizer.asked) == {(ANONYMOUS, Operation.WRITE)}
+    assert set(node.broker.authorizer.checks) == {(ANONYMOUS, Operation.WRITE)}
 
 
 async def test_the_authorizer_gets_every_metadata_delta(start_node: Any, connect: Any) -> None:
