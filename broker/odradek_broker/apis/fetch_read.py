@@ -104,7 +104,7 @@ class PartitionReader:
             diverging = self._diverging(partition, wanted)
             if diverging is not None:
                 return diverging
-        stable = partition.last_stable_offset
+        last_stable_offset = partition.last_stable_offset
         if follower is not None:
             limit = partition.log_end_offset
             if self.is_first_attempt and wanted.fetch_offset <= limit:
@@ -114,7 +114,7 @@ class PartitionReader:
             if -1 < wanted.last_sent_log_start_offset < partition.log_start_offset:
                 self.completes_fetch = True  # DeleteRecords waits for the follower
         else:
-            limit = stable if self.read_committed else partition.high_watermark
+            limit = last_stable_offset if self.read_committed else partition.high_watermark
             if self._rack:
                 preferred = preferred_replica(ctx.broker, partition, self._rack, wanted.fetch_offset)
                 if preferred is not None:
@@ -130,14 +130,14 @@ class PartitionReader:
         elif wanted.fetch_offset > limit:
             self.completes_fetch = True  # as after a truncation of the leader (Kafka's DelayedFetch)
         try:
-            found = partition.log.read(wanted.fetch_offset, max_bytes, limit=limit, min_one=min_one)
-            if found is not None:
-                is_understood = ctx.api_version >= FIRST_VERSION_WITH_BATCHES
-                if not (is_understood or partition.log.config.message_downconversion_enable):
+            batches = partition.log.read(wanted.fetch_offset, max_bytes, limit=limit, min_one=min_one)
+            if batches is not None:
+                reads_batches = ctx.api_version >= FIRST_VERSION_WITH_BATCHES
+                if not (reads_batches or partition.log.config.message_downconversion_enable):
                     return self._error(wanted, ErrorCode.UNSUPPORTED_VERSION)
-                records = found if is_understood else self._converted(found, wanted.fetch_offset)
+                records = batches if reads_batches else self._converted(batches, wanted.fetch_offset)
                 if aborted is not None:
-                    aborted = _aborted(partition, wanted.fetch_offset, found)
+                    aborted = _aborted(partition, wanted.fetch_offset, batches)
         except OffsetOutOfRangeError:
             return self._error(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
         except UnsupportedRecordsError:
@@ -151,7 +151,7 @@ class PartitionReader:
         return PartitionData(
             partition_index=wanted.index,
             high_watermark=high_watermark,
-            last_stable_offset=stable,
+            last_stable_offset=last_stable_offset,
             log_start_offset=partition.log.log_start_offset,
             aborted_transactions=aborted,
             records=records,  # type: ignore[arg-type]  # bytes, a slice of a file, or a converted message set
@@ -170,13 +170,13 @@ class PartitionReader:
             records=b"",
         )
 
-    def _converted(self, found: FileSlice, fetch_offset: int) -> bytes:
+    def _converted(self, batches: FileSlice, fetch_offset: int) -> bytes:
         """Return batches as a message set of magic 0 (versions 0 and 1) or 1 (versions 2 and 3); no records while
         memory is exhausted, so that the consumer fetches again."""
-        if not self._ctx.connection.has_room(self._converted_bytes + ROOM_PER_CONVERTED_BYTE * len(found)):
+        if not self._ctx.connection.has_room(self._converted_bytes + ROOM_PER_CONVERTED_BYTE * len(batches)):
             return b""
         converted = bytes(
-            down_convert(found.tobytes(), 0 if self._ctx.api_version < 2 else 1, first_offset=fetch_offset)
+            down_convert(batches.tobytes(), 0 if self._ctx.api_version < 2 else 1, first_offset=fetch_offset)
         )
         self._converted_bytes += len(converted)
         return converted
@@ -218,9 +218,9 @@ class PartitionReader:
         return self._not_readable_at_first is not None and key in self._not_readable_at_first
 
 
-def _aborted(partition: Partition, fetch_offset: int, found: FileSlice) -> list[AbortedTransaction]:
-    """Return the aborted transactions in the records that were found. Raises STORAGE_ERRORS."""
+def _aborted(partition: Partition, fetch_offset: int, batches: FileSlice) -> list[AbortedTransaction]:
+    """Return the aborted transactions in these batches. Raises STORAGE_ERRORS."""
     return [
         AbortedTransaction(transaction.producer_id, transaction.first_offset)
-        for transaction in partition.log.aborted_transactions_of_slice(fetch_offset, found)
+        for transaction in partition.log.aborted_transactions_of_slice(fetch_offset, batches)
     ]

@@ -5,8 +5,8 @@ else, and a profile showed more time in the objects of request and response than
 after any error, the fast path returns None, and the request takes the general path (`produce_append.append`), which
 finds a refused batch unchanged. A test compares these responses with those of the codec.
 
-The response begins with the same bytes as the request: topic name or id, number of partitions, partition index. For
-each version, a cache has the partition by these `partition_bytes`. The removal of a partition clears it.
+The topic name or id, the number of partitions and the partition index are the same bytes in the request and in its
+response. Each version has a cache of partitions by these `partition_bytes`. The removal of any partition clears it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CACHE_MAX = 10_000
 """The number of partitions in the cache of one version."""
 
 # Transactional id, acks, timeout, number of topics; in versions that are not flexible ("plain") also the length of the
-# topic name.
+# topic name. In flexible versions a number of elements or a length is one more than its value.
 PLAIN_HEAD = Struct(">hhiih")
 PLAIN_TOPIC_AT = 12
 FLEXIBLE_HEAD = Struct(">bhib")
@@ -57,13 +57,13 @@ def _plain(version: int) -> FastPath:
     end = (NO_RECORD_ERRORS if version >= 8 else b"") + NO_THROTTLE
 
     def serve(broker: BrokerServices, connection: ClientConnection, frame: memoryview, position: int) -> bytes | None:
-        if position + 14 > len(frame):
+        if position + 14 > len(frame):  # the size of PLAIN_HEAD
             return None
         transactional_id_size, acks, _, topics, name_size = PLAIN_HEAD.unpack_from(frame, position)
         if transactional_id_size != -1 or topics != 1 or name_size <= 0 or not (acks == -1 or acks == 1):
             return None
         topic_at = position + PLAIN_TOPIC_AT
-        records_size_at = topic_at + name_size + 10
+        records_size_at = topic_at + name_size + 10  # the length of the name, the number of partitions, the index
         records_at = records_size_at + 4
         if records_at > len(frame):
             return None
@@ -93,19 +93,19 @@ def _flexible(version: int) -> FastPath:
     by_id = version >= FIRST_WITH_IDS
 
     def serve(broker: BrokerServices, connection: ClientConnection, frame: memoryview, position: int) -> bytes | None:
-        if position + 32 > len(frame):
+        if position + 32 > len(frame):  # shorter than any batch
             return None
         transactional_id, acks, _, topics = FLEXIBLE_HEAD.unpack_from(frame, position)
         if transactional_id != 0 or topics != 2 or not (acks == -1 or acks == 1):
             return None
         topic_at = position + 8
         if by_id:
-            records_size_at = topic_at + 21
+            records_size_at = topic_at + 21  # the id, the number of partitions, the index
         else:
             name_size = frame[topic_at] - 1
             if not 0 < name_size < 127:
                 return None
-            records_size_at = topic_at + name_size + 6
+            records_size_at = topic_at + name_size + 6  # the length of the name, the number of partitions, the index
         if records_size_at + 4 > len(frame):
             return None
         partition_bytes = bytes(frame[topic_at:records_size_at])

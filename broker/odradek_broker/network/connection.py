@@ -230,7 +230,7 @@ class Connection:
                 )
                 return self.close()
         if body is None:
-            body = self._body(route, frame, correlation_id, client_id_size)
+            body = self._general_path_body(route, frame, correlation_id, client_id_size)
             if body is None:
                 return None
         if route.response_has_tags:
@@ -254,7 +254,9 @@ class Connection:
             return None  # the general path checks the budget
         return route.fast_path(broker, self, frame, position)  # type: ignore[misc]  # the caller checks that it is not None
 
-    def _body(self, route: Route, frame: memoryview, correlation_id: int, client_id_size: int) -> bytes | None:
+    def _general_path_body(
+        self, route: Route, frame: memoryview, correlation_id: int, client_id_size: int
+    ) -> bytes | None:
         """Decode, handle and encode on the general path. Return the body of the response; None if there is none, or if
         it is written elsewhere or later."""
         position = HEADER_MIN_BYTES
