@@ -14,7 +14,7 @@ from odradek_broker.apis.api import Api
 from odradek_wire.apis import APIS, ApiKey
 
 
-class Row(NamedTuple):
+class ApiRow(NamedTuple):
     """The module and the versions of an API: by default all versions of Kafka 3.9 and 4.3."""
 
     module: str
@@ -29,7 +29,7 @@ class Row(NamedTuple):
 class Table(Mapping[ApiKey, Api[Any, Any]]):
     """APIs by key, in ascending order."""
 
-    def __init__(self, rows: Mapping[ApiKey, Row]) -> None:
+    def __init__(self, rows: Mapping[ApiKey, ApiRow]) -> None:
         self._rows = {key: rows[key] for key in sorted(rows)}
         self._loaded: dict[ApiKey, Api[Any, Any]] = {}
         self.served = frozenset(key for key, row in rows.items() if row.served)
@@ -84,7 +84,7 @@ class Table(Mapping[ApiKey, Api[Any, Any]]):
         """Return a table that has also the other APIs of a release, as unserved. `advertised` has the versions of the
         release's APIs by key."""
         unserved = {
-            ApiKey(key): Row("unserved", lowest, highest, served=False)
+            ApiKey(key): ApiRow("unserved", lowest, highest, served=False)
             for key, (lowest, highest) in advertised.items()
             if key not in self._rows
         }
@@ -93,59 +93,59 @@ class Table(Mapping[ApiKey, Api[Any, Any]]):
 
 TABLE = Table(
     {
-        ApiKey.PRODUCE: Row("produce"),
-        ApiKey.FETCH: Row("fetch"),
-        ApiKey.LIST_OFFSETS: Row("list_offsets"),
-        ApiKey.METADATA: Row("metadata"),
-        ApiKey.LEADER_AND_ISR: Row("leader_and_isr", inter_broker=True),
-        ApiKey.STOP_REPLICA: Row("stop_replica", inter_broker=True),
-        ApiKey.UPDATE_METADATA: Row("update_metadata", inter_broker=True),
-        ApiKey.CONTROLLED_SHUTDOWN: Row("controlled_shutdown", min_version=1, inter_broker=True),
-        ApiKey.OFFSET_COMMIT: Row("offset_commit"),
-        ApiKey.OFFSET_FETCH: Row("offset_fetch"),
-        ApiKey.FIND_COORDINATOR: Row("find_coordinator"),
-        ApiKey.JOIN_GROUP: Row("join_group"),
-        ApiKey.HEARTBEAT: Row("heartbeat"),
-        ApiKey.LEAVE_GROUP: Row("leave_group"),
-        ApiKey.SYNC_GROUP: Row("sync_group"),
-        ApiKey.DESCRIBE_GROUPS: Row("describe_groups"),
-        ApiKey.LIST_GROUPS: Row("list_groups"),
-        ApiKey.API_VERSIONS: Row("api_versions"),
-        ApiKey.CREATE_TOPICS: Row("create_topics"),
-        ApiKey.DELETE_TOPICS: Row("delete_topics"),
-        ApiKey.DELETE_RECORDS: Row("delete_records"),
-        ApiKey.INIT_PRODUCER_ID: Row("init_producer_id", max_version=5),
-        ApiKey.OFFSET_FOR_LEADER_EPOCH: Row("offset_for_leader_epoch"),
-        ApiKey.ADD_PARTITIONS_TO_TXN: Row("add_partitions_to_txn"),
-        ApiKey.ADD_OFFSETS_TO_TXN: Row("add_offsets_to_txn"),
-        ApiKey.END_TXN: Row("end_txn"),
-        ApiKey.WRITE_TXN_MARKERS: Row("write_txn_markers"),
-        ApiKey.TXN_OFFSET_COMMIT: Row("txn_offset_commit"),
-        ApiKey.DESCRIBE_ACLS: Row("describe_acls"),
-        ApiKey.CREATE_ACLS: Row("create_acls"),
-        ApiKey.DELETE_ACLS: Row("delete_acls"),
-        ApiKey.DESCRIBE_CONFIGS: Row("describe_configs"),
-        ApiKey.ALTER_CONFIGS: Row("alter_configs"),
-        ApiKey.ALTER_REPLICA_LOG_DIRS: Row("alter_replica_log_dirs"),
-        ApiKey.DESCRIBE_LOG_DIRS: Row("describe_log_dirs"),
-        ApiKey.CREATE_PARTITIONS: Row("create_partitions"),
-        ApiKey.DELETE_GROUPS: Row("delete_groups"),
-        ApiKey.ELECT_LEADERS: Row("elect_leaders"),
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: Row("incremental_alter_configs"),
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS: Row("alter_partition_reassignments"),
-        ApiKey.LIST_PARTITION_REASSIGNMENTS: Row("list_partition_reassignments"),
-        ApiKey.OFFSET_DELETE: Row("offset_delete"),
-        ApiKey.DESCRIBE_CLIENT_QUOTAS: Row("describe_client_quotas"),
-        ApiKey.DESCRIBE_QUORUM: Row("describe_quorum"),
-        ApiKey.ALTER_PARTITION: Row("alter_partition", min_version=2, inter_broker=True),
-        ApiKey.UPDATE_FEATURES: Row("update_features"),
-        ApiKey.DESCRIBE_CLUSTER: Row("describe_cluster"),
-        ApiKey.DESCRIBE_PRODUCERS: Row("describe_producers"),
-        ApiKey.DESCRIBE_TRANSACTIONS: Row("describe_transactions"),
-        ApiKey.LIST_TRANSACTIONS: Row("list_transactions"),
-        ApiKey.UNREGISTER_BROKER: Row("unregister_broker"),
-        ApiKey.ALLOCATE_PRODUCER_IDS: Row("allocate_producer_ids", inter_broker=True),
-        ApiKey.LIST_CONFIG_RESOURCES: Row("list_config_resources"),
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS: Row("describe_topic_partitions"),
+        ApiKey.PRODUCE: ApiRow("produce"),
+        ApiKey.FETCH: ApiRow("fetch"),
+        ApiKey.LIST_OFFSETS: ApiRow("list_offsets"),
+        ApiKey.METADATA: ApiRow("metadata"),
+        ApiKey.LEADER_AND_ISR: ApiRow("leader_and_isr", inter_broker=True),
+        ApiKey.STOP_REPLICA: ApiRow("stop_replica", inter_broker=True),
+        ApiKey.UPDATE_METADATA: ApiRow("update_metadata", inter_broker=True),
+        ApiKey.CONTROLLED_SHUTDOWN: ApiRow("controlled_shutdown", min_version=1, inter_broker=True),
+        ApiKey.OFFSET_COMMIT: ApiRow("offset_commit"),
+        ApiKey.OFFSET_FETCH: ApiRow("offset_fetch"),
+        ApiKey.FIND_COORDINATOR: ApiRow("find_coordinator"),
+        ApiKey.JOIN_GROUP: ApiRow("join_group"),
+        ApiKey.HEARTBEAT: ApiRow("heartbeat"),
+        ApiKey.LEAVE_GROUP: ApiRow("leave_group"),
+        ApiKey.SYNC_GROUP: ApiRow("sync_group"),
+        ApiKey.DESCRIBE_GROUPS: ApiRow("describe_groups"),
+        ApiKey.LIST_GROUPS: ApiRow("list_groups"),
+        ApiKey.API_VERSIONS: ApiRow("api_versions"),
+        ApiKey.CREATE_TOPICS: ApiRow("create_topics"),
+        ApiKey.DELETE_TOPICS: ApiRow("delete_topics"),
+        ApiKey.DELETE_RECORDS: ApiRow("delete_records"),
+        ApiKey.INIT_PRODUCER_ID: ApiRow("init_producer_id", max_version=5),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: ApiRow("offset_for_leader_epoch"),
+        ApiKey.ADD_PARTITIONS_TO_TXN: ApiRow("add_partitions_to_txn"),
+        ApiKey.ADD_OFFSETS_TO_TXN: ApiRow("add_offsets_to_txn"),
+        ApiKey.END_TXN: ApiRow("end_txn"),
+        ApiKey.WRITE_TXN_MARKERS: ApiRow("write_txn_markers"),
+        ApiKey.TXN_OFFSET_COMMIT: ApiRow("txn_offset_commit"),
+        ApiKey.DESCRIBE_ACLS: ApiRow("describe_acls"),
+        ApiKey.CREATE_ACLS: ApiRow("create_acls"),
+        ApiKey.DELETE_ACLS: ApiRow("delete_acls"),
+        ApiKey.DESCRIBE_CONFIGS: ApiRow("describe_configs"),
+        ApiKey.ALTER_CONFIGS: ApiRow("alter_configs"),
+        ApiKey.ALTER_REPLICA_LOG_DIRS: ApiRow("alter_replica_log_dirs"),
+        ApiKey.DESCRIBE_LOG_DIRS: ApiRow("describe_log_dirs"),
+        ApiKey.CREATE_PARTITIONS: ApiRow("create_partitions"),
+        ApiKey.DELETE_GROUPS: ApiRow("delete_groups"),
+        ApiKey.ELECT_LEADERS: ApiRow("elect_leaders"),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: ApiRow("incremental_alter_configs"),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: ApiRow("alter_partition_reassignments"),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: ApiRow("list_partition_reassignments"),
+        ApiKey.OFFSET_DELETE: ApiRow("offset_delete"),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: ApiRow("describe_client_quotas"),
+        ApiKey.DESCRIBE_QUORUM: ApiRow("describe_quorum"),
+        ApiKey.ALTER_PARTITION: ApiRow("alter_partition", min_version=2, inter_broker=True),
+        ApiKey.UPDATE_FEATURES: ApiRow("update_features"),
+        ApiKey.DESCRIBE_CLUSTER: ApiRow("describe_cluster"),
+        ApiKey.DESCRIBE_PRODUCERS: ApiRow("describe_producers"),
+        ApiKey.DESCRIBE_TRANSACTIONS: ApiRow("describe_transactions"),
+        ApiKey.LIST_TRANSACTIONS: ApiRow("list_transactions"),
+        ApiKey.UNREGISTER_BROKER: ApiRow("unregister_broker"),
+        ApiKey.ALLOCATE_PRODUCER_IDS: ApiRow("allocate_producer_ids", inter_broker=True),
+        ApiKey.LIST_CONFIG_RESOURCES: ApiRow("list_config_resources"),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: ApiRow("describe_topic_partitions"),
     }
 )

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from odradek_broker.config import BrokerConfig
 from odradek_broker.security.authenticator import CHANNEL_BUILDERS
 
-ENDPOINT = re.compile(r"^(?P<name>[A-Za-z0-9_]+)://(?P<host>\[[0-9A-Fa-f:.%]*\]|[^:/]*):(?P<port>-?\d+)$")
+ENTRY = re.compile(r"^(?P<name>[A-Za-z0-9_]+)://(?P<host>\[[0-9A-Fa-f:.%]*\]|[^:/]*):(?P<port>-?\d+)$")
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """One entry of `listeners` or `advertised.listeners`: NAME://host:port. An empty host means every interface."""
+class ListenerEntry:
+    """An entry of `listeners` or `advertised.listeners`: NAME://host:port. An empty host means every interface."""
 
     name: str
     host: str
@@ -44,15 +44,15 @@ class ListenerError(ValueError):
     """Listeners that the broker cannot serve; the message names the setting and the entry."""
 
 
-def parse_endpoint(setting: str, text: str) -> Endpoint:
-    match = ENDPOINT.match(text)
+def _parse_entry(setting: str, text: str) -> ListenerEntry:
+    match = ENTRY.match(text)
     if match is None:
         raise ListenerError(f"{setting}: cannot read {text!r}, expected NAME://host:port")
     host = match["host"].strip("[]")
     port = int(match["port"])
     if not 0 <= port <= 65535:
         raise ListenerError(f"{setting}: port {port} of {text!r} is outside 0..65535")
-    return Endpoint(match["name"].upper(), host, port)
+    return ListenerEntry(match["name"].upper(), host, port)
 
 
 def parse_listeners(
@@ -65,38 +65,36 @@ def parse_listeners(
     protocols = _protocol_map(config.text("listener.security.protocol.map"))
     controllers = {name.upper() for name in config.words("controller.listener.names")}
     all_advertised = {
-        endpoint.name: endpoint
-        for endpoint in (parse_endpoint("advertised.listeners", word) for word in config.words("advertised.listeners"))
+        entry.name: entry
+        for entry in (_parse_entry("advertised.listeners", text) for text in config.words("advertised.listeners"))
     }
     listeners: list[Listener] = []
-    for word in config.words("listeners"):
-        endpoint = parse_endpoint("listeners", word)
-        if endpoint.name in controllers:
+    for text in config.words("listeners"):
+        entry = _parse_entry("listeners", text)
+        if entry.name in controllers:
             continue  # no client connects to the controller, which is in this process
-        protocol = protocols.get(endpoint.name)
+        protocol = protocols.get(entry.name)
         if protocol is None:
             raise ListenerError(
-                f"listener.security.protocol.map: add the security protocol of listener {endpoint.name},"
-                f" such as {endpoint.name}:PLAINTEXT"
+                f"listener.security.protocol.map: add the security protocol of listener {entry.name},"
+                f" such as {entry.name}:PLAINTEXT"
             )
         if protocol not in supported_protocols:
             supported = ", ".join(sorted(supported_protocols))
             raise ListenerError(
-                f"listener.security.protocol.map: listener {endpoint.name} must have one of the protocols {supported},"
+                f"listener.security.protocol.map: listener {entry.name} must have one of the protocols {supported},"
                 f" got {protocol}"
             )
-        advertised = all_advertised.pop(endpoint.name, None)
+        advertised = all_advertised.pop(entry.name, None)
         if advertised is None:
-            everywhere = endpoint.host in ("", "0.0.0.0", "::")
-            advertised = Endpoint(endpoint.name, hostname if everywhere else endpoint.host, endpoint.port)
+            everywhere = entry.host in ("", "0.0.0.0", "::")
+            advertised = ListenerEntry(entry.name, hostname if everywhere else entry.host, entry.port)
         if advertised.host in ("", "0.0.0.0"):
             raise ListenerError(
-                f"advertised.listeners: set a host that clients can reach for listener {endpoint.name},"
+                f"advertised.listeners: set a host that clients can reach for listener {entry.name},"
                 f" got {advertised.host!r}"
             )
-        listeners.append(
-            Listener(endpoint.name, protocol, endpoint.host, endpoint.port, advertised.host, advertised.port)
-        )
+        listeners.append(Listener(entry.name, protocol, entry.host, entry.port, advertised.host, advertised.port))
     text = config.text("listeners")
     if all_advertised:
         names = ", ".join(sorted(all_advertised))

@@ -10,6 +10,7 @@ import os
 import socket
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from odradek_broker.apis.context import BrokerServices
@@ -158,7 +159,7 @@ class Server:
             # On every interface there is a socket for IPv4 and one for IPv6: both need the port that the first one got.
             server.close()
             self._servers.remove(server)
-            return await self._bind(_with_port(listener, port))
+            return await self._bind(replace(listener, port=port))
         return listener.bound(port)
 
     def routes_on(self, listener: str) -> Routes:
@@ -222,12 +223,6 @@ class Server:
         for server in self._servers:
             server.close()
         self._servers.clear()
-
-
-def _with_port(listener: Listener, port: int) -> Listener:
-    return Listener(
-        listener.name, listener.protocol, listener.host, port, listener.advertised_host, listener.advertised_port
-    )
 
 
 def _listen(server: asyncio.Server, backlog: int) -> None:
