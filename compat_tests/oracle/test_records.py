@@ -94,6 +94,21 @@ def test_produce_refuses_damaged_batches(version: int, pair_for: PairFor) -> Non
     pair.ask("Fetch", 12, fetch_body(12, name, None, {}))
 
 
+@versions_of("Produce")
+def test_produce_of_incomplete_records(version: int, pair_for: PairFor) -> None:
+    pair = pair_for("Produce", version)
+    name = f"produce-incomplete-{version}"
+    topic_id = pair.create_topic(name)
+    for length in (0, 11, 12, 16, 17, 61):
+        for size in (13, 14, 100):
+            records = with_bytes(bytes(length), 8, struct.pack(">i", size)) if length >= 12 else bytes(length)
+            magics = (0, 1, 3, 255) if length > 16 else (0,)
+            for magic in magics:
+                data = with_bytes(records, 16, bytes([magic])) if magic else records
+                pair.ask("Produce", version, produce_body(version, name, topic_id, (0, data)))
+    pair.ask("Fetch", 12, fetch_body(12, name, None, {}))
+
+
 @versions_of("Produce", 3)
 def test_produce_checks_timestamps_and_keys_by_topic_settings(version: int, pair_for: PairFor) -> None:
     pair = pair_for("Produce", version)

@@ -12,6 +12,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from odradek_broker.apis.context import BrokerServices, ClientConnection, Context
+from odradek_broker.apis.produce_records import has_whole_entry, is_one_batch, validate_records
 from odradek_broker.deferred import Deferred
 from odradek_broker.memory import ROOM_PER_CONVERTED_BYTE
 from odradek_broker.metadata.view import INTERNAL_TOPICS
@@ -38,7 +39,6 @@ NO_CURRENT_LEADER = ProduceResponse.LeaderIdAndEpoch()
 """Shared by all responses without an error; never changed."""
 # Base offset, log append time, log start offset.
 APPENDED_OFFSETS = Struct(">qqq")
-ZSTD = 4
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
 
@@ -211,15 +211,16 @@ def _append(
         or records[MAGIC_POSITION] != MAGIC
         or partition.needs_full_checks
     ):
-        error = _error_before_append(ctx, partition, records, version, acks)
+        error, message = _error_before_append(ctx, partition, records, version, acks)
         if error:
-            has_unknown_magic = error is ErrorCode.CORRUPT_MESSAGE and records
-            message = f"Invalid magic {records[MAGIC_POSITION]}" if has_unknown_magic else None
             # ReplicaManager.processFailedRecord adds the log start offset to this error.
             start = partition.log_start_offset if error is ErrorCode.NOT_ENOUGH_REPLICAS else -1
             return PartitionProduceResponse(
                 index, error, -1, log_start_offset=start, error_message=message, current_leader=NO_CURRENT_LEADER
             )
+        if version < 3 and not has_whole_entry(records):
+            # Kafka appends nothing, and returns no error.
+            return PartitionProduceResponse(index, ErrorCode.NONE, -1)
     result = partition.append(records, guard=guard)
     if result.__class__ is AppendInfo:
         first_offset, _, append_time, start_offset, _ = result
@@ -254,30 +255,22 @@ def _verification_error(
     return PartitionProduceResponse(index, error, -1, error_message=message)
 
 
-def is_one_batch(records: bytes | memoryview) -> bool:
-    """Return whether the records are exactly one whole batch. Kafka refuses others before it looks for the log."""
-    return int.from_bytes(records[8:12], "big") + 12 == len(records)
-
-
-def _error_before_append(ctx: Context, partition: Partition, records: Any, version: int, acks: int) -> ErrorCode:
-    """Return the error that Kafka finds before the append (ProduceRequest.validateRecords, ReplicaManager), or NONE."""
-    if records is None or len(records) <= MAGIC_POSITION:
-        return ErrorCode.INVALID_RECORD if version >= 3 else ErrorCode.CORRUPT_MESSAGE
+def _error_before_append(
+    ctx: Context, partition: Partition, records: Any, version: int, acks: int
+) -> tuple[ErrorCode, str | None]:
+    """Return the error that Kafka finds before the append, and its message (ProduceRequest, ReplicaManager)."""
     if version >= 3:
-        if records[MAGIC_POSITION] != MAGIC:
-            return ErrorCode.INVALID_RECORD if records[MAGIC_POSITION] < MAGIC else ErrorCode.CORRUPT_MESSAGE
-        codec = (
-            records[ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK if version < 7 and len(records) > ATTRIBUTES_LOW_BYTE else 0
-        )
-        if codec >= ZSTD:
-            # A codec above zstd is an unexpected exception in Kafka.
-            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if codec == ZSTD else ErrorCode.UNKNOWN_SERVER_ERROR
+        error, message = validate_records(records, version)
+        if error:
+            return error, message
+    elif records is None:
+        return ErrorCode.CORRUPT_MESSAGE, None
     if partition.topic in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT_ID:
-        return ErrorCode.INVALID_TOPIC_EXCEPTION
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, None
     leader = partition.leader
     if acks == ACKS_ALL and leader is not None and leader.under_min_isr:
-        return ErrorCode.NOT_ENOUGH_REPLICAS
-    return ErrorCode.NONE
+        return ErrorCode.NOT_ENOUGH_REPLICAS, None
+    return ErrorCode.NONE, None
 
 
 def _wait(

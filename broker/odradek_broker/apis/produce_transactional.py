@@ -16,8 +16,8 @@ from odradek_broker.apis.produce_append import (
     FIRST_VERSION_WITH_IDS,
     append,
     error_response,
-    is_one_batch,
 )
+from odradek_broker.apis.produce_records import is_one_batch
 from odradek_broker.deferred import Deferred
 from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_broker.transactions.add_partitions_to_txn_manager import TransactionSupportedOperation

@@ -2,7 +2,7 @@
 
 Owns the interfaces that a security protocol implements (`ChannelBuilder`, `Authenticator`), and their implementation
 for PLAINTEXT. Leaves sockets to `network`, and the requests of authentication (SaslHandshake, SaslAuthenticate) to
-their API modules, which reach the authenticator through `ctx.connection`.
+their API modules, which reach the authenticator through the connection of their context.
 """
 
 from __future__ import annotations

@@ -96,6 +96,38 @@ async def test_produce_has_an_error_for_each_partition(client: Any, make_batch: 
     assert (await fetch(client, "t")).high_watermark == 1
 
 
+def _entry(length: int, size: int, magic: int = 0) -> bytes:
+    """Return so many bytes, which begin as an entry of this size and magic."""
+    data = bytearray(length)
+    data[8:12] = struct.pack(">i", size)
+    if length > 16:
+        data[16] = magic
+    return bytes(data)
+
+
+@pytest.mark.parametrize("version", [0, 2, 3, 7, 9])
+async def test_produce_of_incomplete_records_fails_as_in_kafka(client: Any, version: int) -> None:
+    """Versions before 3 append nothing of an incomplete entry, without an error. Observed with Kafka 3.9."""
+    await client.create_topic("t")
+    nothing = ErrorCode.NONE if version < 3 else ErrorCode.INVALID_RECORD
+    too_small = "Record size 13 is less than the minimum record overhead (14)"
+    cases = [
+        (b"", nothing, None),
+        (bytes(11), nothing, None),
+        (_entry(16, 14), nothing, None),
+        (_entry(17, 100, magic=1), nothing, None),
+        (_entry(61, 100, magic=2), nothing, None),
+        (_entry(12, 13), ErrorCode.CORRUPT_MESSAGE, too_small),
+        (_entry(70, 13, magic=1), ErrorCode.CORRUPT_MESSAGE, too_small),
+        (_entry(17, 100, magic=3), ErrorCode.CORRUPT_MESSAGE, "Invalid magic found in record: 3"),
+        (_entry(70, 14, magic=255), ErrorCode.CORRUPT_MESSAGE, "Invalid magic found in record: -1"),
+    ]
+    for records, error, message in cases:
+        answer = await client.produce("t", records, version=version)
+        expected = message if version >= 8 else None
+        assert (answer.error_code, answer.base_offset, answer.error_message) == (error, -1, expected), records
+
+
 async def test_min_insync_replicas_above_the_replication_factor_is_capped(client: Any, make_batch: MakeBatch) -> None:
     """As in Kafka, which serves one replica under `min.insync.replicas=2`."""
     await client.create_topic("t", min_insync_replicas="2")
