@@ -443,7 +443,7 @@ class ZooKeeperClientDouble:
         self.reconnect()
 
     def crash(self) -> None:
-        """End with the process: its requests never get a response."""
+        """Abandon the connection, as at the end of the process: its requests never complete."""
         self._session.crash()
         if self.connection is not None:
             self._abandon(self.connection)

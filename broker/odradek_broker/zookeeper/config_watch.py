@@ -177,7 +177,7 @@ class ConfigWatch:
                 elif changed:
                     await self._changed(*await self.retried(partial(self._read_changed, changed)))
             except Exception as error:
-                # Read everything again: perhaps no event follows, and the changed entities are lost.
+                # The names of the changed entities are lost, and there may be no other event.
                 self._log.error("configurations could not be read again, retrying", exc_info=error)
                 self._reread_all = True
                 await self._sleep(_PAUSE_MS)

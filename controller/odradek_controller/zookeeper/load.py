@@ -219,7 +219,7 @@ async def _read_all_partitions(
     broker_epochs: Mapping[int, int],
     restarted_in_sync: dict[TopicPartition, frozenset[int]],
 ) -> dict[str, TopicImage]:
-    """Return the topics all of whose partitions can be read; add to `restarted_in_sync` as in `ZnodeCache`."""
+    """Return the topics without unreadable partitions; fill `restarted_in_sync` (see `ZnodeCache`)."""
     partition_refs = [(topic, index) for topic in topics for index in topic.node.partitions]
     partitions: dict[str, list[PartitionRegistration]] = {}
     for topic, index, partition, mzxid in await read_each(zk, damaged, partition_refs, _read_partition):

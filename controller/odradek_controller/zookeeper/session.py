@@ -105,7 +105,7 @@ class Session:
         self._wake()
 
     def crash(self) -> None:
-        """End as with the process: all requests stay without a response, and no listener is called any more."""
+        """Abandon all requests, as at the end of the process: they never complete, and no listener gets an event."""
         self._requests.clear()
         self._waiting.clear()
         self.close()

@@ -67,7 +67,7 @@ class ZooKeeperStore:
     async def open(self) -> ClusterImage:
         """Return the image of the cluster, after giving an id to each topic that has none.
 
-        Raises NotControllerError if the term ends meanwhile, InvalidZnodeError for the features, the cluster id or the
+        Raises NotControllerError if the term ends first, InvalidZnodeError for the features, the cluster id or the
         producer ids. Other damaged znodes are logged and ignored.
         """
         self._image = await self._retried(self._open)
