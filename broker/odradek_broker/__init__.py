@@ -1,2 +1,1 @@
-"""odradek_broker: one broker. Network, API handlers, partitions, coordinators, purgatory; knows the controller, the log
-and the wire."""
+"""The broker: network, API handlers, replication, coordinators and the parts of its process."""

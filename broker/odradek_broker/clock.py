@@ -1,7 +1,7 @@
 """The two clocks of a broker, which tests can advance separately.
 
 Owns the wall clock (record timestamps, retention) and the clock of timeouts (sessions, delayed operations, quotas).
-Leaves socket timers, which are always real, to the event loop, and firing to `timers`.
+Leaves firing timers to `timers`, and socket timers, which always follow the real time, to the event loop.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ NANOSECONDS_PER_MS = 1_000_000
 
 
 class Clock:
-    """Reads two sources of time and adds the offsets that the user has set. Never runs backwards by itself."""
+    """Both clocks: each reads a source of time, and adds the milliseconds by which the user has moved it."""
 
     __slots__ = ("_listeners", "_monotonic_ns", "_timeouts_ahead_ms", "_wall_ahead_ms", "_wall_ns")
 

@@ -1,5 +1,5 @@
 """The environment of the brokers and the controller of a process: clock, disk, randomness, log, and the security of
-listeners and brokers. Tests have one of their own.
+listeners and brokers. Tests and the simulation pass their own.
 """
 
 from __future__ import annotations

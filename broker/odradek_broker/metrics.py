@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from odradek_broker.storage.log_cleaner import LogCleaner
 
 Labels = Mapping[str, str]
-NONE: Labels = {}
+NO_LABELS: Labels = {}
 LATE_MS = 5 * 60 * 1000
 """A transaction is late if its newest record is older than the longest timeout and this (Kafka's
 ProducerStateManager)."""
@@ -199,7 +199,7 @@ def _coordinated_transactions(broker: Broker) -> Iterator[Metric]:
         "kafka_server_AddPartitionsToTxnManager_VerificationFailureRate_total",
         "counter",
         "Partitions in which a transaction could not begin, because the coordinator did not verify it.",
-        [(NONE, 0 if manager is None else manager.verification_failures)],
+        [(NO_LABELS, 0 if manager is None else manager.verification_failures)],
     )
 
 
@@ -244,12 +244,12 @@ def _cleaner(broker: Broker, cleaner: LogCleaner) -> Iterator[Metric]:
             f"{unit.capitalize()} that cleaner passes read and wrote.",
             [({"what": "read"}, read), ({"what": "written"}, written)],
         )
-    passes = [(NONE, float(totals.passes))]
+    passes = [(NO_LABELS, float(totals.passes))]
     yield Metric("odradek_log_cleaner_passes_total", "counter", "Completed cleaner passes.", passes)
 
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:
-    return Metric(name, "gauge", meaning, [(NONE, value)])
+    return Metric(name, "gauge", meaning, [(NO_LABELS, value)])
 
 
 def _escaped(text: str) -> str:

@@ -41,7 +41,7 @@ class DelayedOperation(Generic[T]):
     """`attempt()` returns the result, or None while the condition does not hold; `on_expiration()` returns the result
     at the deadline."""
 
-    __slots__ = ("all", "attempt", "deferred", "on_expiration", "timer", "watched")
+    __slots__ = ("_all_waiting", "attempt", "deferred", "on_expiration", "timer", "watched")
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class DelayedOperation(Generic[T]):
         attempt: Callable[[], T | None],
         on_expiration: Callable[[], T],
     ) -> None:
-        self.all = all_waiting
+        self._all_waiting = all_waiting
         self.watched = watched
         self.attempt = attempt
         self.on_expiration = on_expiration
@@ -58,7 +58,7 @@ class DelayedOperation(Generic[T]):
         self.timer: TimerHandle | None = None
 
     def leave(self) -> None:
-        self.all.pop(self, None)
+        self._all_waiting.pop(self, None)
         for watchers in self.watched:
             watchers.operations.pop(self, None)
         if self.timer is not None:
