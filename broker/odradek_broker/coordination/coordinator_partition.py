@@ -94,7 +94,7 @@ class CoordinatorPartition(Generic[AnyStep]):
         self.durable.load()
 
     def resign(self) -> None:
-        """Another broker is the coordinator now: cancel the timer, and complete pending requests."""
+        """Cancel the timer, and complete pending requests: another broker is the coordinator now."""
         self._deadline_timer.cancel()
         self.durable.resign()
         self._respond(self._shard.unloaded(self.now()))

@@ -12,8 +12,8 @@ from odradek_broker.timers import TimerHandle, Timers
 
 
 class DeadlineTimer:
-    """Armed after each step. Only a deadline before the timer's time resets the timer, so a heartbeat, which moves a
-    deadline later, does not. If the timer fires before any deadline has passed, it is armed again."""
+    """A timer that is armed after each step. Only a deadline before the timer's time resets it, so a heartbeat, which
+    moves a deadline later, does not. If the timer fires before any deadline has passed, it is armed again."""
 
     def __init__(
         self,

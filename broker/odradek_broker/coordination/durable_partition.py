@@ -202,7 +202,7 @@ class DurablePartition(Generic[R]):
             yield
 
     def resign(self) -> None:
-        """Another broker is the coordinator now: pending writes fail with NOT_COORDINATOR."""
+        """Fail pending writes with NOT_COORDINATOR: another broker is the coordinator now."""
         self.state = CoordinatorState.CLOSED
         pending, self._pending = self._pending, deque()
         for write in pending:
@@ -267,7 +267,7 @@ class DurablePartition(Generic[R]):
 
     @property
     def has_pending_writes(self) -> bool:
-        """Whether a record is in the log that has not taken effect."""
+        """Whether the log has a record that has not taken effect."""
         return bool(self._pending)
 
     def when_writes_committed(self, callback: WriteCallback) -> None:
