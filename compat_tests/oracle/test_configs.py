@@ -226,6 +226,26 @@ def test_describe_client_quotas_without_a_match(version: int, pair_for: PairFor)
     pair.ask("DescribeClientQuotas", version, {"components": [{**component, "entity_type": "planet"}], "strict": True})
 
 
+@versions_of("DescribeClientQuotas")
+def test_describe_client_quotas_with_an_invalid_filter(version: int, pair_for: PairFor) -> None:
+    pair = pair_for("DescribeClientQuotas", version)
+
+    def component(entity_type: str, match_type: int, match: str | None) -> Body:
+        return {"entity_type": entity_type, "match_type": match_type, "match": match}
+
+    for components in (
+        [component("", 0, "someone")],
+        [component("user", 0, "someone"), component("user", 1, None)],
+        [component("user", 0, None)],
+        [component("user", 1, "someone")],
+        [component("user", 2, "someone")],
+        [component("user", 3, None)],
+        [component("ip", 2, None), component("user", 2, None)],
+        [component("user", 2, None), component("client-id", 1, None)],
+    ):
+        pair.ask("DescribeClientQuotas", version, {"components": components, "strict": True})
+
+
 @versions_of("UpdateFeatures")
 def test_update_features(version: int, pair_for: PairFor) -> None:
     pair = pair_for("UpdateFeatures", version)
