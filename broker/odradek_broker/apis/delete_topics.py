@@ -1,8 +1,8 @@
 """DeleteTopics (key 20): the controller deletes topics.
 
 Versions: v4 is flexible, v5 has error messages, v6 topic ids (KIP-516).
-Behaviour: authorizes, then submits the request to the controller. A `timeout_ms` of 0 or less fails the whole request
-with REQUEST_TIMED_OUT, unless every topic of the request fails before that check (ControllerApis, QuorumController).
+Behaviour: authorizes, then submits the request to the controller. With a `timeout_ms` of 0 or less, all topics get
+REQUEST_TIMED_OUT, if at least one of them is authorized and not repeated (ControllerApis, QuorumController).
 Differences from Kafka: none.
 """
 
@@ -24,35 +24,43 @@ DeleteTopicState = DeleteTopicsRequest.DeleteTopicState
 
 async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     states = [*request.topics, *(DeleteTopicState(name, ZERO_UUID) for name in request.topic_names)]
-    refused = [(state, error) for state in states if (error := _refusal(ctx, state)) is not None]
-    allowed = [state for state in states if _refusal(ctx, state) is None]
+    may_delete_all = ctx.may_cluster(Operation.DELETE)
+    allowed: list[DeleteTopicState] = []
+    refused: list[DeletableTopicResult] = []
+    for state in states:
+        refusal = None if may_delete_all else _refusal(ctx, state)
+        if refusal is None:
+            allowed.append(state)
+        else:
+            refused.append(refusal)
     if ctx.refuses_timeout(request.timeout_ms) and ctx.broker.config.boolean("delete.topic.enable"):
-        times = Counter((state.name, state.topic_id) for state in states)
-        if any(times[state.name, state.topic_id] == 1 and _is_named(state) for state in allowed):
+        named = Counter((state.name, state.topic_id) for state in states)
+        if any(named[state.name, state.topic_id] == 1 and _is_valid(state) for state in allowed):
             return error_response(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
     submitted = DeleteTopicsRequest(topics=allowed, timeout_ms=request.timeout_ms)
     response: DeleteTopicsResponse = await ctx.broker.controller_channel.submit(submitted, ctx.principal)
-    response.responses += [
-        # A topic requested by id has no name here, so that a principal without DESCRIBE does not learn it.
-        DeletableTopicResult(state.name, state.topic_id, error, None)
-        for state, error in refused
-    ]
+    response.responses += refused
     return response
 
 
-def _is_named(state: DeleteTopicState) -> bool:
+def _is_valid(state: DeleteTopicState) -> bool:
     """Return whether the request names the topic by name or by id, not by both or neither."""
     return (state.name is None) != (state.topic_id == ZERO_UUID)
 
 
-def _refusal(ctx: Context, state: DeleteTopicState) -> ErrorCode | None:
+def _refusal(ctx: Context, state: DeleteTopicState) -> DeletableTopicResult | None:
+    """Return the result of a topic that the client may not delete."""
     name = state.name
     if name is None:
         topic = ctx.broker.image.topics_by_id.get(state.topic_id)
         if topic is None:
             return None  # the controller responds UNKNOWN_TOPIC_ID
         name = topic.name
-    return None if ctx.may_topic(Operation.DELETE, name) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if ctx.may_topic(Operation.DELETE, name):
+        return None
+    # A client that requests a topic by id learns the name only if it may describe the topic.
+    shown = name if state.name is not None or ctx.may_topic(Operation.DESCRIBE, name) else None
+    return DeletableTopicResult(shown, state.topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
 
 
 def error_response(ctx: Context, request: DeleteTopicsRequest, error: ErrorCode) -> DeleteTopicsResponse:

@@ -3,10 +3,10 @@
 Versions: v1 has racks and the controller, v4 `allow_auto_topic_creation`, v5 offline replicas, v7 leader epochs, v8
 authorized operations (KIP-430), v9 is flexible, v10 has topic ids (KIP-516), v12 looks topics up by id, v13 has an
 error of the whole request.
-Behaviour: creates a missing topic if client and broker allow it (`auto.create.topics.enable`). A broker without its
-first metadata waits for it for up to five seconds.
+Behaviour: creates a missing topic if client and broker allow it (`auto.create.topics.enable`). A request to a broker
+that has no metadata yet waits for up to five seconds.
 Differences from Kafka: the response describes an auto-created topic, where Kafka responds UNKNOWN_TOPIC_OR_PARTITION
-and the client asks again; Kafka's broker without metadata responds immediately, with nothing.
+and the client sends the request again. A Kafka broker without metadata responds immediately, without brokers or topics.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaitab
 
 
 async def _after_first_metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
-    """Wait for the first metadata. A client that receives no brokers and no topics, as from Kafka's broker, drops its
-    own metadata, or does not refresh it for long."""
+    """Wait for the first metadata. A client that receives no brokers and no topics, as from a Kafka broker, drops its
+    own metadata, or does not refresh it for a long time."""
     broker = ctx.broker
     first_metadata = broker.purgatory.watch(
         [broker.first_metadata_watchers], lambda: broker.has_metadata or None, lambda: False, FIRST_METADATA_WAIT_MS
@@ -68,7 +68,7 @@ def _handle(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaita
     if topics is None or (ctx.api_version == 0 and not topics):
         names = [name for name in sorted(ctx.broker.image.topics) if ctx.may_topic(Operation.DESCRIBE, name)]
         return _response(ctx, request, names, []) if len(names) <= SLICE else Sliced(_describe(ctx, request, names))
-    # The schema has ids from version 10, Kafka's brokers look them up from 12 (KIP-516).
+    # The schema has ids from version 10 on, but Kafka looks topics up by id only from 12 on (KIP-516).
     if ctx.api_version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in topics):
         return error_response(ctx, request, ErrorCode.INVALID_REQUEST)
     by_id, names, refused = _resolve(ctx, topics)
@@ -153,7 +153,9 @@ def _response(
     image = ctx.broker.image
     operations = AUTHORIZED_OPERATIONS_OMITTED
     if request.include_cluster_authorized_operations and ctx.api_version <= 10:
-        operations = authorized_operations(ctx, ResourceType.CLUSTER)
+        # 0 without the permission to describe the cluster, as in DescribeCluster.
+        allowed = ctx.may_cluster(Operation.DESCRIBE)
+        operations = authorized_operations(ctx, ResourceType.CLUSTER) if allowed else 0
     described = [_topic(ctx, request, name) for name in names]
     return MetadataResponse(
         brokers=[

@@ -1,6 +1,7 @@
-"""OffsetForLeaderEpoch (key 23): the end offset of a leader epoch, so that a reader detects a truncated log (KIP-320).
+"""OffsetForLeaderEpoch (key 23): the end offset of a leader epoch, by which consumers and followers detect truncation.
 
-Versions: v1 returns leader epochs, v2 has the reader's leader epoch, v3 the replica id, v4 is flexible.
+Versions: v1 returns leader epochs (KIP-279), v2 has the client's leader epoch (KIP-320), v3 the replica id, v4 is
+flexible.
 Behaviour: the end offset of the largest epoch that is not above the requested one; -1 if there is none.
 Differences from Kafka: none.
 """
@@ -16,22 +17,24 @@ from odradek_wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRe
 
 EpochEndOffset = OffsetForLeaderEpochResponse.EpochEndOffset
 OffsetForLeaderPartition = OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+OffsetForLeaderTopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 
 
 def handle(ctx: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
-                topic.topic, [_end_offset(ctx, topic.topic, wanted) for wanted in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
+    # Brokers have CLUSTER_ACTION, and need no permission for the topics.
+    by_broker = ctx.may_cluster(Operation.CLUSTER_ACTION)
+    topics = []
+    for topic in request.topics:
+        if by_broker or ctx.may_topic(Operation.DESCRIBE, topic.topic):
+            ends = [_end_offset(ctx, topic.topic, wanted) for wanted in topic.partitions]
+        else:
+            refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            ends = [EpochEndOffset(refusal, wanted.partition) for wanted in topic.partitions]
+        topics.append(OffsetForLeaderTopicResult(topic.topic, ends))
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _end_offset(ctx: Context, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
-    if not ctx.may_topic(Operation.DESCRIBE, topic):
-        return EpochEndOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED, wanted.partition)
     partition = ctx.broker.partitions.get(topic, wanted.partition)
     if partition is None:
         exists = ctx.broker.image.partition(topic, wanted.partition) is not None
@@ -50,7 +53,7 @@ def error_response(
 ) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
-            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
+            OffsetForLeaderTopicResult(
                 topic.topic, [EpochEndOffset(error, wanted.partition) for wanted in topic.partitions]
             )
             for topic in request.topics
