@@ -17,8 +17,9 @@ from odradek_log.directory import LogDirectory
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 
-NAME_BYTES_MAX = 255
+DIRECTORY_NAME_MAX = 255
 FUTURE_NAME = "{}-{}.00000000000000000000000000000000-future"
+"""The name of a future log's directory, with zeros for a random id; Kafka counts its characters."""
 
 
 def handle(ctx: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
@@ -37,7 +38,7 @@ def handle(ctx: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLog
 
 def _move(ctx: Context, directory: LogDirectory | None, topic: str, index: int) -> ErrorCode:
     broker = ctx.broker
-    if len(FUTURE_NAME.format(topic, index)) > NAME_BYTES_MAX:
+    if len(FUTURE_NAME.format(topic, index)) > DIRECTORY_NAME_MAX:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     if directory is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
@@ -53,7 +54,8 @@ def _move(ctx: Context, directory: LogDirectory | None, topic: str, index: int) 
     try:
         broker.alter_log_dirs_manager.begin(partition, directory)
     except OSError as error:
-        broker.log.error("replica cannot be moved to the log directory", directory=directory.path, error=str(error))
+        event = "replica cannot be moved to the log directory"
+        broker.log.error(event, partition=f"{topic}-{index}", directory=directory.path, error=str(error))
         return ErrorCode.KAFKA_STORAGE_ERROR
     return ErrorCode.NONE
 
