@@ -25,12 +25,12 @@ NO_LOW_WATERMARK = -1
 
 def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse | Deferred[DeleteRecordsResponse]:
     response = DeleteRecordsResponse()
-    waiting: list[DelayedDelete] = []
+    waiting: list[DeleteRecordsPartitionStatus] = []
     for topic in request.topics:
         results = []
         for wanted in topic.partitions:
             found = _delete(ctx, topic.name, wanted.partition_index, wanted.offset)
-            if isinstance(found, DelayedDelete):
+            if isinstance(found, DeleteRecordsPartitionStatus):
                 waiting.append(found)
                 found = found.result
             results.append(found)
@@ -52,14 +52,14 @@ def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse
     return ctx.broker.purgatory.watch(watched, attempt, expire, request.timeout_ms)
 
 
-class DelayedDelete:
-    """One partition whose replicas have yet to advance their log start offset to `offset`."""
+class DeleteRecordsPartitionStatus:
+    """One partition, whose replicas must advance their log start offsets to `required_offset`."""
 
-    __slots__ = ("_complete", "_epoch", "offset", "partition", "result")
+    __slots__ = ("_complete", "_epoch", "partition", "required_offset", "result")
 
-    def __init__(self, partition: Partition, offset: int, low_watermark: int) -> None:
+    def __init__(self, partition: Partition, required_offset: int, low_watermark: int) -> None:
         self.partition = partition
-        self.offset = offset
+        self.required_offset = required_offset
         self.result = DeleteRecordsPartitionResult(partition.index, low_watermark, ErrorCode.NONE)
         self._epoch = partition.leader_epoch
         self._complete = False
@@ -75,13 +75,15 @@ class DelayedDelete:
             self._complete = True
         else:
             low_watermark = _low_watermark(ctx, partition)
-            if low_watermark >= self.offset:
+            if low_watermark >= self.required_offset:
                 result.low_watermark = low_watermark
                 self._complete = True
         return self._complete
 
 
-def _delete(ctx: Context, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult | DelayedDelete:
+def _delete(
+    ctx: Context, topic: str, index: int, offset: int
+) -> DeleteRecordsPartitionResult | DeleteRecordsPartitionStatus:
     if not ctx.may_topic(Operation.DELETE, topic):
         return DeleteRecordsPartitionResult(index, NO_LOW_WATERMARK, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if ctx.broker.image.partition(topic, index) is None:
@@ -94,22 +96,22 @@ def _delete(ctx: Context, topic: str, index: int, offset: int) -> DeleteRecordsP
     if partition.error:
         return DeleteRecordsPartitionResult(index, NO_LOW_WATERMARK, partition.error)
     log = partition.log
-    if log.config.compact and not log.config.delete:  # an empty policy allows DeleteRecords, too
+    if log.config.compact and not log.config.delete:  # an empty cleanup policy allows DeleteRecords
         return DeleteRecordsPartitionResult(index, NO_LOW_WATERMARK, ErrorCode.POLICY_VIOLATION)
-    wanted = partition.high_watermark if offset == HIGH_WATERMARK else offset
-    if not 0 <= wanted <= partition.high_watermark:
+    required_offset = partition.high_watermark if offset == HIGH_WATERMARK else offset
+    if not 0 <= required_offset <= partition.high_watermark:
         return DeleteRecordsPartitionResult(index, NO_LOW_WATERMARK, ErrorCode.OFFSET_OUT_OF_RANGE)
     try:
-        log.advance_log_start_offset(wanted)
+        log.advance_log_start_offset(required_offset)
     except STORAGE_ERRORS:
         partition.take_offline()
         return DeleteRecordsPartitionResult(index, NO_LOW_WATERMARK, ErrorCode.KAFKA_STORAGE_ERROR)
     partition.log_start_offset_advanced()
-    return DelayedDelete(partition, wanted, _low_watermark(ctx, partition))
+    return DeleteRecordsPartitionStatus(partition, required_offset, _low_watermark(ctx, partition))
 
 
 def _low_watermark(ctx: Context, partition: Partition) -> int:
-    assert partition.leader is not None, "a partition without error is led here"
+    assert partition.leader is not None, "this broker leads a partition without an error"
     brokers = ctx.broker.image.brokers
 
     def is_alive(replica: int) -> bool:
