@@ -1,21 +1,21 @@
 """DescribeGroups (key 15): classic groups and their members.
 
-Versions: v3 may ask for authorized operations (KIP-430), v4 has instance ids (KIP-345), v6 has an error for groups that
-do not exist (KIP-1043); before v6 they only have the state Dead.
-Behaviour: members of stable groups have their subscriptions and assignments. Unauthorized groups come first.
+Versions: v3 has authorized operations on request (KIP-430), v4 instance ids (KIP-345), v6 GROUP_ID_NOT_FOUND
+(KIP-1043); before v6 a group that does not exist has the state Dead and no error.
+Behaviour: only members of stable groups have subscriptions and assignments. Unauthorized groups come first.
 Differences from Kafka: none.
 """
 
 from __future__ import annotations
 
 from odradek_broker.apis.api import Api
-from odradek_broker.apis.context import Context
+from odradek_broker.apis.context import Context, authorized_operations
 from odradek_broker.apis.slices import Slices
-from odradek_broker.security.authorizer import OPERATION_BITS, Operation, ResourceType
+from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 
-NOT_FOUND_FROM = 6
+GROUP_ID_NOT_FOUND_FROM = 6
 
 DescribedGroup = DescribeGroupsResponse.DescribedGroup
 
@@ -37,14 +37,10 @@ def error_response(ctx: Context, request: DescribeGroupsRequest, error: ErrorCod
 
 def _describe(ctx: Context, request: DescribeGroupsRequest, group_id: str) -> DescribedGroup:
     group = ctx.broker.group_coordinator.describe_group(group_id)
-    if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND and ctx.api_version < NOT_FOUND_FROM:
+    if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND and ctx.api_version < GROUP_ID_NOT_FOUND_FROM:
         group.error_code, group.error_message = ErrorCode.NONE, None
     if request.include_authorized_operations and not group.error_code:
-        group.authorized_operations = sum(
-            1 << operation
-            for operation in Operation
-            if OPERATION_BITS[ResourceType.GROUP] >> operation & 1 and ctx.may_group(operation, group_id)
-        )
+        group.authorized_operations = authorized_operations(ctx, ResourceType.GROUP, group_id)
     return group
 
 
