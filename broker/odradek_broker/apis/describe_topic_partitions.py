@@ -1,8 +1,9 @@
 """DescribeTopicPartitions (key 75): the partitions of many topics, page by page (KIP-966).
 
 Versions: only v0.
-Behaviour: at most `max.request.partition.size.limit` partitions; `next_cursor` is where the next page begins. Eligible
-leader replicas are empty lists, never null, because the Java admin client in Spark fails on null.
+Behaviour: a page has at most `max.request.partition.size.limit` partitions; the next page begins at `next_cursor`.
+Partitions without eligible leader replicas have empty lists, never null, because the Java admin client in Spark fails
+on null.
 Differences from Kafka: none.
 """
 
@@ -35,7 +36,7 @@ def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTop
             return _all(request, ErrorCode.INVALID_REQUEST)
         names = [name for name in names if name >= cursor.topic_name]
         start_of[cursor.topic_name] = cursor.partition_index
-    refused = [name for name in names if not ctx.may_topic(Operation.DESCRIBE, name)]
+    refused = dict.fromkeys(name for name in names if not ctx.may_topic(Operation.DESCRIBE, name))
     response = DescribeTopicPartitionsResponse()
     room = max(min(request.response_partition_limit, ctx.broker.config.integer("max.request.partition.size.limit")), 1)
     for name in names:
