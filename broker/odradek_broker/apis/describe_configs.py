@@ -1,7 +1,8 @@
 """DescribeConfigs (key 32): the configuration of a topic, broker, group or client-metrics subscription.
 
 Versions: v1 has synonyms and the source of a value (KIP-226), v3 types and documentation (KIP-569), v4 is flexible.
-Behaviour: `configs.effective` of the controller decides which layer a value comes from.
+Behaviour: `configs.effective` of the controller decides from which layer a value comes. A broker describes only itself
+and the cluster-wide default.
 Differences from Kafka: `documentation` is always null; a broker-logger resource has no entries.
 """
 
@@ -26,9 +27,9 @@ from odradek_wire.messages.describe_configs import DescribeConfigsRequest, Descr
 DescribeConfigsResource = DescribeConfigsRequest.DescribeConfigsResource
 DescribeConfigsResult = DescribeConfigsResponse.DescribeConfigsResult
 DescribeConfigsResourceResult = DescribeConfigsResponse.DescribeConfigsResourceResult
-Described = Iterable[tuple[Definition, ConfigEntry]]
-
-
+DescribeConfigsSynonym = DescribeConfigsResponse.DescribeConfigsSynonym
+Entries = Iterable[tuple[Definition, ConfigEntry]]
+"""The entries of one resource, each with its definition."""
 THROTTLES = frozenset(
     {
         "leader.replication.throttled.rate",
@@ -37,14 +38,14 @@ THROTTLES = frozenset(
     }
 )
 """Replication quotas in bytes per second (KIP-73)."""
-_MALFORMED = (
+_INVALID_REQUEST_MESSAGE = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
     "incompatible broker. See the broker logs for more details."
 )
 
 
-class _Refused(Exception):
-    """The error of a resource in the request."""
+class _ResourceError(Exception):
+    """The error of one resource of the request."""
 
     def __init__(self, error: ErrorCode, message: str | None = None) -> None:
         super().__init__(message)
@@ -64,65 +65,65 @@ def _describe(
     )
     try:
         found = _entries(ctx, resource.resource_type, resource.resource_name)
-    except _Refused as refused:
-        result.error_code, result.error_message = refused.error, refused.message
+    except _ResourceError as failure:
+        result.error_code, result.error_message = failure.error, failure.message
         return result
     wanted = set(resource.configuration_keys or ())
     result.configs = [
-        _shown(ctx, definition, entry, resource, synonyms=request.include_synonyms)
+        _described(definition, entry, resource, synonyms=request.include_synonyms)
         for definition, entry in found
         if not wanted or definition.name in wanted
     ]
     return result
 
 
-def _entries(ctx: Context, kind: int, name: str) -> Described:
+def _entries(ctx: Context, kind: int, name: str) -> Entries:
     broker = ctx.broker
     layers = broker.config.client_layers
     match kind:
         case Resource.TOPIC:
             if not ctx.may_topic(Operation.DESCRIBE_CONFIGS, name):
-                raise _Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                raise _ResourceError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             refusal = check_topic_name(name)
             if refusal is not None:
-                raise _Refused(refusal.error, refusal.message)
+                raise _ResourceError(refusal.error, refusal.message)
             if name not in broker.image.topics:
-                raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                raise _ResourceError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             overrides = broker.image.topic_configs(name)
             return ((row, layers.topic(row, overrides)) for row in _visible(Resource.TOPIC, layers.release))
         case Resource.GROUP if definitions(Resource.GROUP, layers.release):
             if not ctx.may_group(Operation.DESCRIBE_CONFIGS, name):
-                raise _Refused(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+                raise _ResourceError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             if not name:
-                raise _Refused(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+                raise _ResourceError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
             overrides = _overrides(ctx, Resource.GROUP, name)
             return ((row, layers.group(row, overrides)) for row in _visible(Resource.GROUP, layers.release))
     if not ctx.may_cluster(Operation.DESCRIBE_CONFIGS):
-        raise _Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        raise _ResourceError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     match kind:
         case Resource.BROKER:
-            return _of_broker(ctx, layers, name)
+            return _broker_entries(ctx, layers, name)
         case Resource.BROKER_LOGGER:
             _check_broker_id(ctx, name, "Broker id must not be empty")
             return ()
         case Resource.CLIENT_METRICS:
             if not name:
-                raise _Refused(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+                raise _ResourceError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
             if not broker.metadata_source.stores_client_metrics:
                 message = "Config type client-metrics is only supported on KRaft clusters"
-                raise _Refused(ErrorCode.INVALID_REQUEST, message)
-            return _of_subscription(_overrides(ctx, Resource.CLIENT_METRICS, name), layers.release)
+                raise _ResourceError(ErrorCode.INVALID_REQUEST, message)
+            return _subscription_entries(_overrides(ctx, Resource.CLIENT_METRICS, name), layers.release)
         case _:
-            raise _Refused(ErrorCode.INVALID_REQUEST, _MALFORMED)
+            raise _ResourceError(ErrorCode.INVALID_REQUEST, _INVALID_REQUEST_MESSAGE)
 
 
-def _of_broker(ctx: Context, layers: BrokerLayers, name: str) -> Described:
+def _broker_entries(ctx: Context, layers: BrokerLayers, name: str) -> Entries:
     if not name:
-        # The cluster-wide default has only the values that were set.
+        # The cluster-wide default has only the values that a client has set.
         shown = layers.dynamic_default
         rows = chain(_visible(Resource.BROKER, layers.release), _unlisted(layers.release, shown))
         return (
-            (row, _only(row.name, shown[row.name], ConfigSource.DYNAMIC_DEFAULT_BROKER))
+            (row, _entry_of_one_layer(row.name, shown[row.name], ConfigSource.DYNAMIC_DEFAULT_BROKER))
             for row in rows
             if row.name in shown
         )
@@ -134,8 +135,8 @@ def _of_broker(ctx: Context, layers: BrokerLayers, name: str) -> Described:
 
 
 def _unlisted(release: Release, dynamic: Iterable[str]) -> Iterator[Definition]:
-    """Yield definitions for dynamic settings that no table has: replication quotas, and unknown names, which Kafka
-    treats as sensitive."""
+    """Yield definitions for dynamic settings that have none in Kafka's table: replication quotas, and unknown names,
+    which Kafka treats as sensitive."""
     known = definitions(Resource.BROKER, release)
     for name in sorted(set(dynamic)):
         if name not in known:
@@ -150,16 +151,16 @@ def _unlisted(release: Release, dynamic: Iterable[str]) -> Iterator[Definition]:
 
 def _check_broker_id(ctx: Context, name: str, if_empty: str) -> None:
     if not name:
-        raise _Refused(ErrorCode.INVALID_REQUEST, if_empty)
+        raise _ResourceError(ErrorCode.INVALID_REQUEST, if_empty)
     number = parse_int(name)
     if number is None:
-        raise _Refused(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+        raise _ResourceError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if number != ctx.broker.node_id:
         message = f"Unexpected broker id, expected {ctx.broker.node_id} or empty string, but received {name}"
-        raise _Refused(ErrorCode.INVALID_REQUEST, message)
+        raise _ResourceError(ErrorCode.INVALID_REQUEST, message)
 
 
-def _of_subscription(overrides: Mapping[str, str], release: Release) -> Described:
+def _subscription_entries(overrides: Mapping[str, str], release: Release) -> Entries:
     if release is Release.KAFKA_3_9:  # it returns only the overrides, unparsed
         for name in sorted(overrides):
             yield (
@@ -169,12 +170,12 @@ def _of_subscription(overrides: Mapping[str, str], release: Release) -> Describe
         return
     for row in _visible(Resource.CLIENT_METRICS, release):
         if row.name in overrides:
-            yield row, _only(row.name, overrides[row.name], ConfigSource.CLIENT_METRICS)
+            yield row, _entry_of_one_layer(row.name, overrides[row.name], ConfigSource.CLIENT_METRICS)
         else:
             yield row, ConfigEntry(row.name, row.default, ConfigSource.DEFAULT, ())
 
 
-def _only(name: str, value: str | None, source: ConfigSource) -> ConfigEntry:
+def _entry_of_one_layer(name: str, value: str | None, source: ConfigSource) -> ConfigEntry:
     return ConfigEntry(name, value, source, (ConfigSynonym(name, value, source),))
 
 
@@ -186,8 +187,8 @@ def _overrides(ctx: Context, kind: Resource, name: str) -> Mapping[str, str]:
     return ctx.broker.image.configs.get(ConfigResource(kind, name), {})
 
 
-def _shown(
-    ctx: Context, definition: Definition, entry: ConfigEntry, resource: DescribeConfigsResource, *, synonyms: bool
+def _described(
+    definition: Definition, entry: ConfigEntry, resource: DescribeConfigsResource, *, synonyms: bool
 ) -> DescribeConfigsResourceResult:
     of_broker = resource.resource_type == Resource.BROKER
     secret = definition.sensitive or (of_broker and definition.type is Type.UNKNOWN)
@@ -195,12 +196,12 @@ def _shown(
         name=definition.name,
         value=None if secret else entry.value,
         read_only=of_broker and definition.mode is Mode.READ_ONLY,
-        # Version 0 has is_default instead of the source; Kafka 3.9 leaves it false for all.
+        # Version 0 has `is_default` in place of the source; Kafka 3.9 leaves it false.
         config_source=entry.source,
         is_sensitive=secret,
         synonyms=[
-            DescribeConfigsResponse.DescribeConfigsSynonym(word.name, None if secret else word.value, word.source)
-            for word in (entry.synonyms if synonyms else ())
+            DescribeConfigsSynonym(synonym.name, None if secret else synonym.value, synonym.source)
+            for synonym in (entry.synonyms if synonyms else ())
         ],
         config_type=definition.type,
         documentation=None,
