@@ -1,8 +1,9 @@
 """AddOffsetsToTxn (key 25): add the offsets of a group to the open transaction (KIP-98).
 
-Versions: 0-4; from v4 on clients of transaction version 2 skip it: TxnOffsetCommit adds the partition (KIP-890).
-Behaviour: the partition of `__consumer_offsets` that stores the group's offsets is added to the transaction.
-Differences from Kafka: the response waits for the completion of a previous transaction, as in `add_partitions_to_txn`.
+Versions: v3 is flexible; clients know TRANSACTION_ABORTABLE from v4 on (KIP-890). Producers of transaction version 2 do
+not send it, because TxnOffsetCommit adds the partition.
+Behaviour: the coordinator adds the partition of `__consumer_offsets` that stores the group's offsets.
+Differences from Kafka: the response waits until the previous transaction is complete, as in AddPartitionsToTxn.
 """
 
 from __future__ import annotations

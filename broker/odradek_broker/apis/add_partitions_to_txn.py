@@ -1,12 +1,12 @@
 """AddPartitionsToTxn (key 24): add partitions to the open transaction before batches are written to them (KIP-98).
 
-Versions: up to v3 clients send it, for one transaction. From v4 on brokers send it, for several transactions (KIP-890):
-they add partitions for clients of transaction version 2, or only verify them (`verify_only`).
-Behaviour: if one partition is refused, none is added; the others get OPERATION_NOT_ATTEMPTED.
+Versions: clients send v0 to v3, for one transaction. Brokers send v4 and later, for several transactions (KIP-890):
+they add partitions for producers of transaction version 2, or only verify them (`verify_only`).
+Behaviour: if the broker refuses one partition, it adds none; the others get OPERATION_NOT_ATTEMPTED.
 Differences from Kafka: while the producer's previous transaction is not complete, Kafka returns CONCURRENT_TRANSACTIONS
 immediately, and the client retries after some 20 ms. Here the response to a client waits for the completion, up to
 `add.partitions.to.txn.retry.backoff.max.ms`. The response to a broker does not, because it is for several transactions;
-the broker retries (`produce_transactional`).
+the broker retries.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _error_of(ctx: Context, partition: TopicPartition, by_client: bool) -> Error
 
 
 def _transaction(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
-    """The transaction of a client's request."""
+    """Return the transaction of a client's request."""
     return AddPartitionsToTxnTransaction(
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,

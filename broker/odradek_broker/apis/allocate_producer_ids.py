@@ -1,4 +1,4 @@
-"""AllocateProducerIds (key 67): a broker takes a block of producer ids from the controller (KIP-730).
+"""AllocateProducerIds (key 67): the controller allocates a block of producer ids to a broker (KIP-730).
 
 Versions: only v0.
 Behaviour: only the controller of a ZooKeeper cluster serves it, on the listener between brokers.

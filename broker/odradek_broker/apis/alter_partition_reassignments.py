@@ -1,8 +1,8 @@
 """AlterPartitionReassignments (key 45): the controller moves replicas to other brokers (KIP-455).
 
 Versions: v1 has `allow_replication_factor_change` (KIP-860).
-Behaviour: authorizes, then submits the request to the controller. A `timeout_ms` of 0 or less fails a request for some
-topics with REQUEST_TIMED_OUT (QuorumController).
+Behaviour: authorizes, then submits the request to the controller. With a `timeout_ms` of 0 or less, a request that
+names a topic gets REQUEST_TIMED_OUT (QuorumController).
 Differences from Kafka: none.
 """
 

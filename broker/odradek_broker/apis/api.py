@@ -1,7 +1,7 @@
 """The description of one API: its messages, its handler, its limits.
 
-The module of each API ends with `API = Api(...)`; `apis/table.py` lists them, with their versions. Dispatch and
-ApiVersions read these objects and nothing else. The compatibility page quotes the differences in a module's docstring.
+The module of each API ends with `API = Api(...)`. Leaves the versions to `apis.table`, and dispatch to the routes of
+the network. The compatibility page quotes the differences in a module's docstring.
 """
 
 from __future__ import annotations
@@ -39,6 +39,6 @@ class Api(Generic[Request, Response]):
     elements_divisor: int | None = None
     """Divides `odradek.request.elements.max` for this API. None: by 1 with `slices`, by 20 without."""
     fast_path: Callable[[int], Callable[..., bytes | None] | None] | None = None
-    """For the hot path: `fast_path(version)` makes a function of broker, connection, frame and position of the body. It
-    returns the body of the response to the usual request, or None for a request that needs the general path. The
-    connection calls it only after authentication, without interceptors and without quotas."""
+    """For the hot path: `fast_path(version)` returns None, or a function of broker, connection, frame and position of
+    the body. That function returns the body of the response to the usual request, or None for a request that needs the
+    general path. The connection calls it only after authentication, without interceptors and without quotas."""

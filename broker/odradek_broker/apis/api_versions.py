@@ -3,11 +3,10 @@
 Versions: v1 has a throttle time, v3 is flexible and names the client's software (KIP-511), v4 allows features from
 level 0 on.
 Behaviour: the response has header v0 in every version. A request in an unknown version gets a v0 response with
-UNSUPPORTED_VERSION and the versions of ApiVersions alone (KIP-511); `unsupported_version_body` makes it, the connection
-sends it. Produce is listed from v0, because librdkafka sends compressed batches only to brokers that list v0
-(KAFKA-18659).
+UNSUPPORTED_VERSION and the versions of ApiVersions alone (KIP-511), which the connection sends. Produce is listed from
+v0, because librdkafka sends compressed batches only to brokers that list v0 (KAFKA-18659).
 Differences from Kafka: a feature that announces a protocol to clients, such as group.version, is listed only if its
-APIs are served. A Kafka that owned the directory before may have finalized it: the level stays in the metadata log.
+APIs are served. If Kafka has finalized it in the data directory, its level stays in the metadata log.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""Names and versions of clients that KIP-511 allows, because they become part of a metric's name."""
+"""The names and versions of client software that KIP-511 allows, because they become part of a metric's name."""
 
 
 def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:

@@ -1,7 +1,7 @@
 """CreateAcls (key 30): add access control entries.
 
 Versions: v1 adds the pattern type (KIP-290); v2 is flexible; v3 adds the resource type User (KIP-373).
-Behaviour: SECURITY_DISABLED for each entry, as every Kafka without an authorizer returns.
+Behaviour: SECURITY_DISABLED for each entry, as a Kafka broker without an authorizer.
 Differences from Kafka: no authorizer can be configured.
 """
 

@@ -1,9 +1,9 @@
 """CreatePartitions (key 37): the controller adds partitions to topics.
 
 Versions: v2 is flexible, v3 is for controller mutation quotas (KIP-599).
-Behaviour: authorizes, then submits the request to the controller. A `timeout_ms` of 0 or less fails the whole request
-with REQUEST_TIMED_OUT, also with `validate_only`, unless every topic of the request fails before that check
-(ControllerApis, QuorumController).
+Behaviour: authorizes, then submits the request to the controller. With a `timeout_ms` of 0 or less, all topics get
+REQUEST_TIMED_OUT, also with `validate_only`, if at least one of them is authorized and not repeated (ControllerApis,
+QuorumController).
 Differences from Kafka: none.
 """
 
@@ -24,8 +24,8 @@ CreatePartitionsTopicResult = CreatePartitionsResponse.CreatePartitionsTopicResu
 async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     allowed = [topic for topic in request.topics if ctx.may_topic(Operation.ALTER, topic.name)]
     if ctx.refuses_timeout(request.timeout_ms):
-        times = Counter(topic.name for topic in request.topics)
-        if any(times[topic.name] == 1 for topic in allowed):
+        occurrences = Counter(topic.name for topic in request.topics)
+        if any(occurrences[topic.name] == 1 for topic in allowed):
             return error_response(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
     submitted = CreatePartitionsRequest(allowed, request.timeout_ms, request.validate_only)
     response: CreatePartitionsResponse = await ctx.broker.controller_channel.submit(submitted, ctx.principal)

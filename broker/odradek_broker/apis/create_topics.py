@@ -1,10 +1,10 @@
 """CreateTopics (key 19): the controller creates topics.
 
-Versions: v1 has `validate_only`, v4 leaves partitions and replication factor to the broker's defaults (KIP-464), v5 is
-flexible and returns configurations (KIP-525), v7 has topic ids.
-Behaviour: authorizes, then submits the request to the controller. A `timeout_ms` of 0 or less fails the whole request
-with REQUEST_TIMED_OUT, also with `validate_only`, unless every topic of the request fails before that check
-(ControllerApis, QuorumController).
+Versions: v1 has `validate_only`, v4 lets a client leave partitions and replication factor to the broker's defaults
+(KIP-464), v5 is flexible and returns configurations (KIP-525), v7 has topic ids (KIP-516).
+Behaviour: authorizes, then submits the request to the controller. With a `timeout_ms` of 0 or less, all topics get
+REQUEST_TIMED_OUT, also with `validate_only`, if at least one of them is authorized and not repeated (ControllerApis,
+QuorumController).
 Differences from Kafka: a topic that a long request names twice may get TOPIC_ALREADY_EXISTS in place of
 INVALID_REQUEST.
 """
@@ -28,8 +28,8 @@ async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResp
     may_create_all = ctx.may_cluster(Operation.CREATE)
     allowed = [topic for topic in request.topics if may_create_all or ctx.may_topic(Operation.CREATE, topic.name)]
     if ctx.refuses_timeout(request.timeout_ms):
-        times = Counter(topic.name for topic in request.topics)
-        if any(times[topic.name] == 1 and topic.name != METADATA_TOPIC for topic in allowed):
+        occurrences = Counter(topic.name for topic in request.topics)
+        if any(occurrences[topic.name] == 1 and topic.name != METADATA_TOPIC for topic in allowed):
             return error_response(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
     if may_create_all:
         return await _submit(ctx, request)

@@ -1,7 +1,7 @@
 """DeleteAcls (key 31): remove the access control entries that match filters.
 
 Versions: v1 adds the pattern type (KIP-290); v2 is flexible; v3 adds the resource type User (KIP-373).
-Behaviour: SECURITY_DISABLED for each filter, as every Kafka without an authorizer returns.
+Behaviour: SECURITY_DISABLED for each filter, as a Kafka broker without an authorizer.
 Differences from Kafka: no authorizer can be configured.
 """
 

@@ -1,7 +1,7 @@
 """DeleteGroups (key 42): an admin client deletes empty groups with their offsets (KIP-229).
 
 Versions: v2 is flexible.
-Behaviour: the response comes when the tombstones are written.
+Behaviour: the response comes when the tombstones are replicated.
 Differences from Kafka: none.
 """
 

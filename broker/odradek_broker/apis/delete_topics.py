@@ -34,8 +34,8 @@ async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResp
         else:
             refused.append(refusal)
     if ctx.refuses_timeout(request.timeout_ms) and ctx.broker.config.boolean("delete.topic.enable"):
-        named = Counter((state.name, state.topic_id) for state in states)
-        if any(named[state.name, state.topic_id] == 1 and _is_valid(state) for state in allowed):
+        occurrences = Counter((state.name, state.topic_id) for state in states)
+        if any(occurrences[state.name, state.topic_id] == 1 and _is_valid(state) for state in allowed):
             return error_response(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
     submitted = DeleteTopicsRequest(topics=allowed, timeout_ms=request.timeout_ms)
     response: DeleteTopicsResponse = await ctx.broker.controller_channel.submit(submitted, ctx.principal)

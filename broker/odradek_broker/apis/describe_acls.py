@@ -1,7 +1,7 @@
 """DescribeAcls (key 29): list access control entries.
 
 Versions: v1 adds the pattern type (KIP-290); v2 is flexible; v3 adds the resource type User (KIP-373).
-Behaviour: SECURITY_DISABLED, as every Kafka without an authorizer returns.
+Behaviour: SECURITY_DISABLED, as a Kafka broker without an authorizer.
 Differences from Kafka: no authorizer can be configured.
 """
 

@@ -1,7 +1,7 @@
 """DescribeProducers (key 61): the active producers of partitions, and the start of their open transactions (KIP-664).
 
-Versions: 0.
-Behaviour: only the leader responds for a partition, others with NOT_LEADER_OR_FOLLOWER.
+Versions: only v0.
+Behaviour: only the leader describes a partition; other brokers respond NOT_LEADER_OR_FOLLOWER.
 Differences from Kafka: none.
 """
 

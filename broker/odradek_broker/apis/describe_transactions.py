@@ -1,7 +1,7 @@
 """DescribeTransactions (key 65): the state of transactions by transactional id (KIP-664).
 
-Versions: 0.
-Behaviour: lists only the topics that the client may describe; partitions whose marker is written are left out.
+Versions: only v0.
+Behaviour: a transaction has only the topics that the client may describe, and no partition with a written marker.
 Differences from Kafka: none.
 """
 

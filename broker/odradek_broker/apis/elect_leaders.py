@@ -1,8 +1,8 @@
-"""ElectLeaders (key 43): the controller elects preferred replicas, or any live replica.
+"""ElectLeaders (key 43): the controller elects the preferred replicas, or any live replica in an unclean election.
 
-Versions: v1 has the type of election (KIP-460), v2 is flexible.
-Behaviour: authorizes, then submits the request to the controller. A `timeout_ms` of 0 or less fails a request for some
-or all partitions with REQUEST_TIMED_OUT (QuorumController). v0 has no field for an error of the whole request.
+Versions: v1 has the type of election (KIP-460) and an error of the whole request, v2 is flexible.
+Behaviour: authorizes, then submits the request to the controller. With a `timeout_ms` of 0 or less, every request but
+one with an empty list of topics gets REQUEST_TIMED_OUT (QuorumController).
 Differences from Kafka: none.
 """
 

@@ -1,7 +1,7 @@
 """EndTxn (key 26): commit or abort the open transaction.
 
-Versions: 0-5; v5 returns the producer's next id and epoch (KIP-890).
-Behaviour: the response is sent when the decision is in the coordinator's log; the markers are written after it.
+Versions: v3 is flexible, v5 returns the producer's next id and epoch (KIP-890).
+Behaviour: the response comes when the coordinator's decision is replicated; it does not wait for the markers.
 Differences from Kafka: a producer may use the new producer id from a v5 response while its transaction completes; Kafka
 returns INVALID_PRODUCER_ID_MAPPING. EndTxn v5 from a producer that InitProducerId has fenced gets PRODUCER_FENCED; if
 the next producer has ended its transaction below v5, Kafka takes the request for a retry and returns the current epoch.

@@ -1,7 +1,7 @@
 """FindCoordinator (key 10): the broker that coordinates a group or a transactional id.
 
 Versions: v1 has transactional ids, v4 several keys (KIP-699), v6 share groups (KIP-932).
-Behaviour: the first request creates the internal topic; the response waits until it exists.
+Behaviour: the first request of a type creates the internal topic; the response waits until the topic exists.
 Differences from Kafka: Kafka returns COORDINATOR_NOT_AVAILABLE while it creates the topic. Share groups are refused.
 """
 
@@ -45,7 +45,7 @@ class CoordinatorLookup(NamedTuple):
     port: int = -1
 
 
-# Kafka's messages for these errors, which the response contains before v4.
+# Kafka's messages for these errors, which responses before v4 have.
 MESSAGES = {
     ErrorCode.NONE: "NONE",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
@@ -86,7 +86,7 @@ def _respond(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorRe
         )
     error, node_id, host, port = _find(ctx, request.key_type, request.key)
     return FindCoordinatorResponse(
-        error_code=error, error_message=_message(error), node_id=node_id, host=host, port=port
+        error_code=error, error_message=MESSAGES[error], node_id=node_id, host=host, port=port
     )
 
 
@@ -95,7 +95,7 @@ def _entry(ctx: Context, key_type: int, key: str) -> FindCoordinatorResponse.Coo
     # From v4 on, Kafka sends a message only for an unknown key type.
     known = 0 <= key_type < len(CoordinatorType)
     return FindCoordinatorResponse.Coordinator(
-        key=key, node_id=node_id, host=host, port=port, error_code=error, error_message="" if known else _message(error)
+        key=key, node_id=node_id, host=host, port=port, error_code=error, error_message="" if known else MESSAGES[error]
     )
 
 
@@ -122,10 +122,6 @@ def _leader(ctx: Context, topic: str, index: int) -> CoordinatorLookup:
     if leader is None or endpoint is None:
         return CoordinatorLookup(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return CoordinatorLookup(ErrorCode.NONE, leader.id, endpoint.host, endpoint.port)
-
-
-def _message(error: ErrorCode) -> str:
-    return MESSAGES[error]
 
 
 def error_response(ctx: Context, request: FindCoordinatorRequest, error: ErrorCode) -> FindCoordinatorResponse:

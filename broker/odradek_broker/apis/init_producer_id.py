@@ -1,6 +1,7 @@
 """InitProducerId (key 22): a producer id and epoch for an idempotent or a transactional producer.
 
-Versions: 0-5; v3 continues with an earlier id and epoch after an error (KIP-360). v6 is unstable in Kafka 4.3.
+Versions: v2 is flexible; v3 has the producer id and epoch with which a producer continues after an error (KIP-360). v6
+(KIP-939) is not served: it is unstable in Kafka 4.3, which does not advertise it by default.
 Behaviour: producer ids come from the controller in blocks, so that they are unique in the cluster. With a transactional
 id the transaction coordinator fences earlier producers and aborts their open transaction.
 Differences from Kafka: none.

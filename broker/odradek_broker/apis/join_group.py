@@ -1,7 +1,8 @@
 """JoinGroup (key 11): a member asks to take part in the next generation of its group.
 
 Versions: v1 has the rebalance timeout, v4 first returns a member id with an error (KIP-394), v5 has static members
-(KIP-345), v7 names the protocol type (KIP-559), v9 lets a static leader that returns skip the assignment (KIP-814).
+(KIP-345), v7 names the protocol type (KIP-559), v9 lets a group leader that is static and rejoins skip the assignment
+(KIP-814).
 Behaviour: the response comes when the join phase ends.
 Differences from Kafka: when a member sends another JoinGroup, its pending one gets REBALANCE_IN_PROGRESS; Kafka never
 responds to that.

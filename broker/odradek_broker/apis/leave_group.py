@@ -1,6 +1,6 @@
 """LeaveGroup (key 13): a member leaves its group, or an admin client removes static members.
 
-Versions: v3 names several members (KIP-345), v5 may give a reason (KIP-800), which is ignored.
+Versions: v3 names several members (KIP-345), v5 has a reason (KIP-800), which the coordinator ignores.
 Behaviour: before v3 the response has one error, that of the member.
 Differences from Kafka: none.
 """

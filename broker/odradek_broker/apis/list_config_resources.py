@@ -1,6 +1,6 @@
 """ListConfigResources (key 74): the resources that have a configuration of their own (KIP-1142).
 
-Versions: v0 was ListClientMetricsResources, and lists client-metrics subscriptions only; v1 lists every type.
+Versions: v0 is ListClientMetricsResources, and lists only client-metrics subscriptions; v1 lists all types or some.
 Behaviour: UNSUPPORTED_VERSION for a type that the broker does not know.
 Differences from Kafka: none.
 """

@@ -1,7 +1,7 @@
 """ListGroups (key 16): the groups that this broker coordinates.
 
 Versions: v4 filters by state (KIP-518), v5 by type (KIP-848).
-Behaviour: groups of kinds that this broker does not serve are listed with their type.
+Behaviour: the response also has groups of types that this broker does not serve.
 Differences from Kafka: none.
 """
 

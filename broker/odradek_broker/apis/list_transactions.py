@@ -1,7 +1,8 @@
 """ListTransactions (key 66): the transactional ids that this broker coordinates (KIP-664).
 
-Versions: 0-2; v1 filters by the duration of transactions (KIP-994), v2 by a pattern (KIP-1152).
-Behaviour: COORDINATOR_LOAD_IN_PROGRESS while a partition is loading; ids that the client may not describe are left out.
+Versions: v1 filters by the duration of transactions (KIP-994), v2 by a pattern (KIP-1152).
+Behaviour: COORDINATOR_LOAD_IN_PROGRESS while the broker loads a partition of `__transaction_state`. The response has
+only ids that the client may describe.
 Differences from Kafka: none.
 """
 

@@ -1,8 +1,8 @@
 """OffsetCommit (key 8): a group commits offsets.
 
-Versions: v0 commits in ZooKeeper; up to v4 a client can request a retention; v6 has leader epochs (KIP-320),
-v7 static members (KIP-345), v10 names topics by id (KIP-848).
-Behaviour: the response comes when the offsets are written. v0 is refused without ZooKeeper, as by Kafka.
+Versions: v0 commits in ZooKeeper; v2 to v4 have a retention time; v6 has leader epochs (KIP-320), v7 static members
+(KIP-345), v10 topic ids in place of names (KIP-848).
+Behaviour: the response comes when the offsets are replicated. Without ZooKeeper, v0 gets UNSUPPORTED_VERSION.
 Differences from Kafka: none.
 """
 
@@ -29,7 +29,7 @@ PartitionResponse = OffsetCommitResponse.OffsetCommitResponsePartition
 def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     if not ctx.may_group(Operation.READ, request.group_id):
         return error_response(ctx, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    # Made now, because `_check_topic` removes partitions from the request.
+    # Before `_check_topic` removes partitions from the request.
     unsupported = error_response(ctx, request, ErrorCode.UNSUPPORTED_VERSION) if ctx.api_version == 0 else None
     refused: list[TopicResponse] = []
     accepted: list[OffsetCommitRequestTopic] = []

@@ -1,7 +1,8 @@
 """OffsetDelete (key 47): an admin client deletes offsets of a group (KIP-496).
 
-Versions: v0.
-Behaviour: offsets of topics that the group subscribes to stay; the response comes when the others are deleted.
+Versions: only v0.
+Behaviour: the coordinator keeps the offsets of topics to which the group subscribes (GROUP_SUBSCRIBED_TO_TOPIC). The
+response comes when the tombstones for the others are replicated.
 Differences from Kafka: none.
 """
 

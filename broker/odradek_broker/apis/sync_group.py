@@ -1,7 +1,7 @@
-"""SyncGroup (key 14): the leader sends the assignment of all members, and each member receives its own.
+"""SyncGroup (key 14): the group leader sends the assignment of all members, and each member receives its own.
 
 Versions: v3 has static members (KIP-345), v5 names protocol type and protocol name (KIP-559).
-Behaviour: the response comes when the leader's assignment is written.
+Behaviour: the response comes when the group leader's assignment is replicated.
 Differences from Kafka: when a member sends another SyncGroup, its pending one gets REBALANCE_IN_PROGRESS; Kafka never
 responds to that.
 """

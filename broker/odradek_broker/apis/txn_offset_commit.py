@@ -1,7 +1,7 @@
 """TxnOffsetCommit (key 28): a producer commits a group's offsets in its transaction (KIP-98).
 
-Versions: v2 has leader epochs (KIP-320), v3 names the member (KIP-447); up to v4 AddOffsetsToTxn must have added the
-group to the transaction, from v5 on the broker adds it (KIP-890). Clients know TRANSACTION_ABORTABLE from v4 on.
+Versions: v2 has leader epochs (KIP-320), v3 names the member (KIP-447), clients know TRANSACTION_ABORTABLE from v4 on.
+Before v5 the producer adds the group by AddOffsetsToTxn, from v5 on the group coordinator adds it (KIP-890).
 Behaviour: the offsets are pending until the transaction ends.
 Differences from Kafka: none.
 """

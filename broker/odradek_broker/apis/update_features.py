@@ -1,6 +1,6 @@
 """UpdateFeatures (key 57): change the level of a feature (KIP-584).
 
-Versions: v1 has `validate_only` and the type of change, v2 returns no results of single features.
+Versions: v1 has `validate_only` and the type of upgrade (KIP-584), v2 returns no results of single features.
 Behaviour: authorizes, then submits the request to the controller.
 Differences from Kafka: only transaction.version can change; other levels are those of the emulated release.
 """
