@@ -1,5 +1,5 @@
-"""DescribeConfigs of a broker that looks like another release: that release's settings, and no others. That they are
-Kafka's is a matter of controller/tests/test_configs_facts.py and compat_tests/oracle."""
+"""DescribeConfigs of a broker that emulates a release: the settings of that release, and no others. The tables of
+settings are compared with Kafka's in controller/tests/test_configs_facts.py and compat_tests/oracle."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ async def test_a_broker_describes_the_settings_and_defaults_of_the_release(
     emulate: str, release: Release, start_node: Any, connect: Any
 ) -> None:
     client = await connect(await start_node(odradek_emulate=emulate))
-    told = {each.name: each for each in (await described(client, BROKER, "0")).configs}
+    entries = {each.name: each for each in (await described(client, BROKER, "0")).configs}
     known = {name: row for name, row in definitions(BROKER, release).items() if not row.internal}
-    assert told.keys() == known.keys()
+    assert entries.keys() == known.keys()
     for name in ("num.recovery.threads.per.data.dir", "advertised.listeners", "group.coordinator.rebalance.protocols"):
-        assert (told[name].value, told[name].config_type) == (known[name].default, known[name].type)
+        assert (entries[name].value, entries[name].config_type) == (known[name].default, known[name].type)
 
 
 @pytest.mark.parametrize("settings", [{"node_id": "7"}, {"broker_id": "7"}, {"node_id": "7", "broker_id": "7"}])
@@ -48,16 +48,16 @@ async def test_node_id_and_broker_id_are_both_static(settings: Any, start_node: 
     client = await connect(await start_node(**settings))
     found = {each.name: each for each in (await described(client, BROKER, "7")).configs}
     for name in ("node.id", "broker.id"):
-        told, own = found[name], found[name].synonyms[0]
-        assert (told.value, told.config_source, told.read_only) == ("7", ConfigSource.STATIC_BROKER, True)
+        entry, own = found[name], found[name].synonyms[0]
+        assert (entry.value, entry.config_source, entry.read_only) == ("7", ConfigSource.STATIC_BROKER, True)
         assert (own.name, own.value, own.source) == (name, "7", ConfigSource.STATIC_BROKER)
 
 
 async def test_a_dynamic_setting_of_4_0_is_unknown_and_sensitive_in_3_9(start_node: Any, connect: Any) -> None:
     client = await connect(await start_node(odradek_emulate="3.9"))
     assert await altered(client, BROKER, "0", "remote.list.offsets.request.timeout.ms", "5") == ErrorCode.NONE
-    told = {each.name: each for each in (await described(client, BROKER, "0")).configs}
-    found = told["remote.list.offsets.request.timeout.ms"]
+    entries = {each.name: each for each in (await described(client, BROKER, "0")).configs}
+    found = entries["remote.list.offsets.request.timeout.ms"]
     assert (found.value, found.is_sensitive, found.config_type) == (None, True, 0)
 
 
@@ -66,8 +66,8 @@ async def test_groups_of_3_9_have_no_settings_and_subscriptions_only_overrides(s
     assert await altered(client, GROUP, "g", "consumer.session.timeout.ms", "50000") == ErrorCode.INVALID_REQUEST
     assert (await described(client, GROUP, "g")).error_code == ErrorCode.INVALID_REQUEST
     assert await altered(client, METRICS, "m", "interval.ms", "1000") == ErrorCode.NONE
-    told = (await described(client, METRICS, "m")).configs
-    assert [(each.name, each.value, each.is_sensitive, each.config_type, each.synonyms) for each in told] == [
+    entries = (await described(client, METRICS, "m")).configs
+    assert [(each.name, each.value, each.is_sensitive, each.config_type, each.synonyms) for each in entries] == [
         ("interval.ms", "1000", False, 0, [])
     ]
     assert (await described(client, METRICS, "none")).configs == []

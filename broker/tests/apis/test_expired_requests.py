@@ -1,4 +1,4 @@
-"""Changes with a timeout of 0 or less are refused, as by Kafka's QuorumController."""
+"""The controller refuses changes with a timeout of 0 or less, as Kafka's QuorumController does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.parametrize("timeout_ms", [0, -1])
 
 
 @pytest.mark.parametrize("only", [False, True])
-async def test_no_topic_is_created_without_time(node: Node, client: Any, timeout_ms: int, only: bool) -> None:
+async def test_an_expired_create_topics_creates_no_topic(node: Node, client: Any, timeout_ms: int, only: bool) -> None:
     async def create(*names: str) -> list[tuple[str, int]]:
         topics = [CreateTopicsRequest.CreatableTopic(name, 1, 1) for name in names]
         answer = await client.ask(CreateTopicsRequest(topics, timeout_ms, only), 5)
@@ -32,7 +32,9 @@ async def test_no_topic_is_created_without_time(node: Node, client: Any, timeout
 
 
 @pytest.mark.parametrize("only", [False, True])
-async def test_no_partition_is_created_without_time(node: Node, client: Any, timeout_ms: int, only: bool) -> None:
+async def test_an_expired_create_partitions_creates_no_partition(
+    node: Node, client: Any, timeout_ms: int, only: bool
+) -> None:
     await client.create_topic("t")
     topics = [CreatePartitionsRequest.CreatePartitionsTopic(name, 2, None) for name in ("t", "nope")]
     answer = await client.ask(CreatePartitionsRequest(topics, timeout_ms, only), 3)
@@ -40,7 +42,7 @@ async def test_no_partition_is_created_without_time(node: Node, client: Any, tim
     assert len(node.broker.image.topics["t"].partitions) == 1
 
 
-async def test_no_topic_is_deleted_without_time(node: Node, client: Any, timeout_ms: int) -> None:
+async def test_an_expired_delete_topics_deletes_no_topic(node: Node, client: Any, timeout_ms: int) -> None:
     topic_id = await client.create_topic("t")
     states = [DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic_id)]
     answer = await client.ask(DeleteTopicsRequest(states, timeout_ms=timeout_ms), 6)
@@ -50,7 +52,7 @@ async def test_no_topic_is_deleted_without_time(node: Node, client: Any, timeout
     assert "t" in node.broker.image.topics
 
 
-async def test_no_leader_is_elected_without_time(client: Any, timeout_ms: int) -> None:
+async def test_an_expired_elect_leaders_elects_no_leader(client: Any, timeout_ms: int) -> None:
     await client.create_topic("t")
     asked = [ElectLeadersRequest.TopicPartitions("t", [0])]
     answer = await client.ask(ElectLeadersRequest(0, asked, timeout_ms), 2)
@@ -60,7 +62,7 @@ async def test_no_leader_is_elected_without_time(client: Any, timeout_ms: int) -
     assert (await client.ask(ElectLeadersRequest(0, None, timeout_ms), 2)).error_code == TIMED_OUT
 
 
-async def test_no_replica_is_moved_without_time(client: Any, timeout_ms: int) -> None:
+async def test_an_expired_reassignment_moves_no_replica(client: Any, timeout_ms: int) -> None:
     moves = [AlterPartitionReassignmentsRequest.ReassignableTopic("t", [])]
     answer = await client.ask(AlterPartitionReassignmentsRequest(timeout_ms, topics=moves), 1)
     assert answer.error_code == TIMED_OUT

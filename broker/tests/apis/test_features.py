@@ -1,5 +1,5 @@
 """Features that announce a protocol to clients are supported and finalized only where the protocol is served, in every
-emulation and on a directory whose former owner finalized them."""
+emulation and in a data directory in which Kafka has finalized them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SERVED_43 = {
 
 
 async def listed(client: Any) -> tuple[set[str], dict[str, int]]:
-    """The names of the supported features, and the finalized ones with their levels."""
+    """Return the names of the supported features, and the finalized ones with their levels."""
     response = await client.ask(ApiVersionsRequest("test", "1"), 4)
     levels = {each.name: each.max_version_level for each in response.finalized_features}
     return {each.name for each in response.supported_features}, levels

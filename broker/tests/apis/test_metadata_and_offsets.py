@@ -101,8 +101,8 @@ async def test_authorized_operations_are_returned_on_request(client: Any) -> Non
     )
     request = named("t")
     request.include_cluster_authorized_operations = request.include_topic_authorized_operations = True
-    told = await client.ask(request, 9)
-    assert (told.cluster_authorized_operations, told.topics[0].topic_authorized_operations) == (8096, 3576)
+    found = await client.ask(request, 9)
+    assert (found.cluster_authorized_operations, found.topics[0].topic_authorized_operations) == (8096, 3576)
 
 
 # -- ListOffsets ------------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def list_request(timestamp: int, topic: str = "t", partition: int = 0, epoch: in
 
 
 async def look_up(client: Any, timestamp: int, version: int = 11) -> tuple[int, int, int]:
-    """(offset, timestamp, leader epoch)."""
+    """Return (offset, timestamp, leader epoch)."""
     response = await client.ask(list_request(timestamp), version)
     answer = response.topics[0].partitions[0]
     assert answer.error_code == ErrorCode.NONE

@@ -30,7 +30,7 @@ def unserved(emulation: Emulation) -> Iterator[tuple[ApiKey, int]]:
 
 
 def filled(cls: type[Message], version: int) -> Any:
-    """A message with one element in each of its arrays."""
+    """Return a message with one element in each of its arrays."""
     scalars = {"string": "s", "bytes": b"b", "records": None, "uuid": bytes(16), "bool": True, "float64": 1.0}
 
     def struct(of: StructType, made: Any) -> Any:
@@ -59,12 +59,12 @@ async def test_every_unserved_api_of_an_emulated_release_gets_an_error(
     start_node: Any, connect: Any, emulation: Emulation
 ) -> None:
     client = await connect(await start_node(odradek_emulate=emulation.value))
-    told: dict[tuple[ApiKey, int], set[int]] = {}
+    found: dict[tuple[ApiKey, int], set[int]] = {}
     for key, version in unserved(emulation):
         response = await client.ask(filled(APIS[key].request_class(), version), version)
-        told[key, version] = set(errors(definition(type(response)).root, response, version))
-    assert told
-    assert {key: codes for key, codes in told.items() if codes != {ErrorCode.UNSUPPORTED_VERSION}} == {}
+        found[key, version] = set(errors(definition(type(response)).root, response, version))
+    assert found
+    assert {key: codes for key, codes in found.items() if codes != {ErrorCode.UNSUPPORTED_VERSION}} == {}
 
 
 async def test_the_log_names_api_and_client_once(
@@ -72,8 +72,8 @@ async def test_the_log_names_api_and_client_once(
 ) -> None:
     node = await start_node(odradek_emulate="4.3")
     client, other = await connect(node), await connect(node)
-    for asking, client_id in ((client, "one"), (other, "one"), (client, "two")):
-        await asking.ask(ConsumerGroupDescribeRequest(["g"]), 0, client_id)
+    for each, client_id in ((client, "one"), (other, "one"), (client, "two")):
+        await each.ask(ConsumerGroupDescribeRequest(["g"]), 0, client_id)
     await node.stop()  # logs the warning that follows another one within a second
     warnings = [line for line in capsys.readouterr().out.splitlines() if "not served" in line]
     assert len(warnings) == 2
