@@ -14,7 +14,7 @@ from odradek_broker.apis.table import TABLE
 from odradek_broker.config import OUR_INTEGERS, REQUEST_ELEMENTS
 from odradek_broker.network.routes import UNDIVIDED_DIVISOR, elements_max
 from odradek_controller.configs.in_use import TOPIC_IN_ANOTHER_WAY, TOPIC_WITHOUT_EFFECT
-from odradek_wire.apis import APIS, ApiInfo
+from odradek_wire.apis import APIS, ApiInfo, Versions
 
 PAGE = Path(__file__).parent.parent / "docs" / "compatibility.md"
 
@@ -102,7 +102,10 @@ def _settings(found: Mapping[str, str]) -> str:
 
 def _row(api: ApiInfo) -> str:
     served, differences = _versions(TABLE.versions(api.key)), _differences(api)
-    known = (_versions(api.kafka_3_9), _versions(api.kafka_4_3))
+    known = (
+        _versions(_stable(api.kafka_3_9, unstable=api.unstable_3_9)),
+        _versions(_stable(api.kafka_4_3, unstable=api.unstable_4_3)),
+    )
     return f"| {api.name} | {int(api.key)} | {served} | {known[0]} | {known[1]} | {differences} |\n"
 
 
@@ -113,11 +116,19 @@ def _differences(api: ApiInfo) -> str:
     return "" if text == "none." else text[:1].upper() + text[1:]
 
 
-def _versions(versions: tuple[int, int] | None) -> str:
+def _versions(versions: Versions | None) -> str:
     if versions is None:
         return "–"
     low, high = versions
     return str(low) if low == high else f"{low}–{high}"
+
+
+def _stable(versions: Versions | None, *, unstable: bool) -> Versions | None:
+    """Return the versions that a release advertises by default: without its unstable highest version."""
+    if versions is None or not unstable:
+        return versions
+    low, high = versions
+    return (low, high - 1) if high > low else None
 
 
 def _listeners(api: ApiInfo) -> frozenset[str]:
