@@ -47,7 +47,16 @@ async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResp
 
 async def _submit(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
     response: CreateTopicsResponse = await ctx.broker.controller_channel.submit(request, ctx.principal)
+    for topic in response.topics:
+        if not topic.error_code and not ctx.may_topic(Operation.DESCRIBE_CONFIGS, topic.name):
+            _hide_configs(topic)
     return response
+
+
+def _hide_configs(topic: CreatableTopicResult) -> None:
+    """Remove the configuration from the response to a client without DESCRIBE_CONFIGS on the topic (KIP-525)."""
+    topic.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    topic.num_partitions, topic.replication_factor, topic.configs = -1, -1, []
 
 
 def error_response(ctx: Context, request: CreateTopicsRequest, error: ErrorCode) -> CreateTopicsResponse:

@@ -10,6 +10,7 @@ from broker.tests.alone import Node
 from odradek_broker.security.authorizer import AllowAll, Operation, ResourceType
 from odradek_controller.principal import Principal
 from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.create_topics import CreateTopicsRequest
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 from odradek_wire.messages.metadata import MetadataRequest
 from odradek_wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
@@ -17,6 +18,7 @@ from odradek_wire.uuid import ZERO_UUID
 
 Permission = tuple[Operation, ResourceType]
 DESCRIBE_TOPIC = (Operation.DESCRIBE, ResourceType.TOPIC)
+DESCRIBE_CONFIGS = (Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC)
 DELETE_TOPIC = (Operation.DELETE, ResourceType.TOPIC)
 NONE, DENIED = ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
@@ -67,6 +69,21 @@ async def test_metadata_returns_no_operations_to_a_client_without_describe(
     node.broker.authorizer = Allow(*permissions)
     request = MetadataRequest([], include_cluster_authorized_operations=True)
     assert (await client.ask(request, 10)).cluster_authorized_operations == operations
+
+
+@pytest.mark.parametrize(
+    ("permissions", "expected"),
+    [([DESCRIBE_CONFIGS], (NONE, 3, 1)), ([], (DENIED, -1, -1))],
+    ids=["describe-configs", "none"],
+)
+async def test_create_topics_hides_the_configuration_without_describe_configs(
+    client: Any, node: Node, permissions: list[Permission], expected: tuple[int, int, int]
+) -> None:
+    node.broker.authorizer = Allow((Operation.CREATE, ResourceType.CLUSTER), *permissions)
+    request = CreateTopicsRequest([CreateTopicsRequest.CreatableTopic("t", 3, 1)], 5000)
+    (topic,) = (await client.ask(request, 5)).topics
+    assert (topic.topic_config_error_code, topic.num_partitions, topic.replication_factor) == expected
+    assert bool(topic.configs) == bool(permissions)
 
 
 async def test_delete_on_the_cluster_is_permission_to_delete_every_topic(client: Any, node: Node) -> None:

@@ -152,6 +152,7 @@ async def test_the_authorizer_refuses_a_produce_on_the_fast_path(
     codes = {}
     for name in ("allowed", "denied"):
         topic_id = await client.create_topic(name)
+        node.broker.authorizer.checks.clear()
         response = await client.ask(make_produce(name, make_batch(b"v"), 0, -1, topic_id), version)
         codes[name] = response.responses[0].partition_responses[0].error_code
     assert codes == {"allowed": ErrorCode.NONE, "denied": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
