@@ -1,7 +1,8 @@
-"""`python -m bench [ROW …]`: measure, print the table as Markdown, and write it to bench/results.md.
+"""`python -m bench [ROW …]`: measure, and print the table as Markdown.
 
-`--quick` runs everything once with tiny sizes, to check that it works. Runs with `--quick` or of single rows write no
-file. PEER=name=host:port[,name=host:port …] in the environment adds brokers that are running already.
+A whole run in which no row failed also replaces the runs in bench/results.md; its summary is written by hand. `--quick`
+runs everything once with tiny sizes, to check that it works, and writes no file. PEER=name=host:port[,name=host:port …]
+in the environment adds brokers that are running already.
 """
 
 from __future__ import annotations
@@ -17,19 +18,18 @@ from pathlib import Path
 
 from bench.machine import description
 from bench.measurement import Measurement
+from bench.results import RESULTS, with_runs
 from bench.rows import NAMES, measurements_of
 from bench.session import Session
 from bench.table import markdown, verdict
 
-_RESULTS = Path(__file__).with_name("results.md")
-
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(NAMES)}; default: all")
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"one of {', '.join(NAMES)}; default: all")
+    parser.add_argument("--quick", action="store_true", help="run everything once with tiny sizes")
     parser.add_argument("--runs", type=int, default=5, help="the largest number of runs per broker; default: 5")
-    parser.add_argument("--output", type=Path, help="a file for the table; default: bench/results.md if all rows run")
+    parser.add_argument("--output", type=Path, help="a file for the table, in place of bench/results.md")
     options = parser.parse_args()
     unknown = sorted(set(options.rows) - set(NAMES))
     if unknown:
@@ -47,9 +47,10 @@ def main() -> int:
     if failed:
         text += f"\nRows without figures, because they failed or the run was interrupted: {', '.join(failed)}.\n"
     print(text)
-    output = options.output or (None if options.quick or options.rows else _RESULTS)
-    if output:
-        output.write_text(text)
+    if options.output:
+        options.output.write_text(text)
+    elif not (options.quick or options.rows or failed):
+        RESULTS.write_text(with_runs(RESULTS.read_text(), text))
     return 1 if failed else 0
 
 
@@ -92,8 +93,8 @@ def _peers(text: str) -> dict[str, str]:
 
 def _raise_file_limit() -> None:
     """Allow thousands of connections, here and in the servers, which inherit the limit of open files."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 
 
 if __name__ == "__main__":
