@@ -1,19 +1,21 @@
-# Every verb alone, on a fresh machine with Python 3.11, 3.12 or 3.13, Java 17 and Maven, does all of its own set-up. No
-# root needed, but for test-netns.
-#   make demo            a broker, an unmodified client, a streaming Spark job, its result
-#   make test            the tests that need nothing more; real Python and Java clients among them
-#   make test-long       those of the same tests that take long and rarely fail: more seeds, more JVMs, more kills
+# Each verb does its own set-up on a new machine with Python 3.11, 3.12 or 3.13, Java 17 and Maven. Only test-netns needs
+# root. `make` prints these lines:
+#   make demo            a broker, an unmodified producer and a streaming Spark job; checks the job's result
+#   make test            the tests of every package, and compat_tests with real Python, Java and Spark clients
+#   make test-long       the tests that take long and rarely fail: more seeds of the simulation, JVM starts, kills
 #   make check           ruff, mypy --strict, import-linter
-#   make test-peers      Apache Kafka itself as the oracle, and its tools on our files
-#   make test-netns      brokers and ZooKeeper on hosts of their own, under faults (Linux, root, TUN devices); ROUNDS of it
-#   make test-spark-3.5  the Spark tests with PySpark 3.5 (fetched once) in place of 4.0
-#   make test-container  the image, on a container engine (skips, saying why, when none answers)
-#   make bench           speed and size, as ratios to Apache Kafka; PEER=name=host:port adds a broker
+#   make test-peers      Apache Kafka as the oracle; its tools on the files that Odradek writes
+#   make test-netns      brokers and ZooKeeper in network namespaces, under faults, ROUNDS times (Linux, root, TUN devices)
+#   make test-spark-3.5  the Spark tests with PySpark 3.5 in place of 4.0
+#   make test-container  the tests of the container image; skipped when no container engine responds
+#   make bench           speed and memory as ratios to Apache Kafka; PEER=name=host:port adds a running broker
 #   make docs            docs/compatibility.md from the tables of APIs and of topic settings
-#   make release         dist/: sdist, wheel, bill of materials, checked; the image, where an engine answers
-#   make simulate        whole clusters on virtual time, SEEDS of each kind; what fails is printed with how to repeat it
-#   make soak            the same tests with more seeds, examples (EXAMPLES of each random test), ROUNDS of test-netns and
-#                        KILLED runs of a process that is ended by kill -9
+#   make release         dist/: sdist, wheel and bill of materials, checked; the image, if a container engine responds
+#   make simulate        whole clusters on virtual time, SEEDS of each kind; prints the command that repeats a failed seed
+#   make soak            the same tests with more seeds, EXAMPLES of each random test, ROUNDS of test-netns and KILLED runs
+#                        of a process that ends by kill -9
+#   make format          ruff's fixes and formatting
+# ARGS goes to pytest, to the bench and to the simulation; WORKERS is the number of test processes.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -23,11 +25,11 @@ TESTED := $(wildcard wire/tests log/tests controller/tests broker/tests broker/s
 PACKAGES := wire/odradek_wire log/odradek_log controller/odradek_controller controller/zookeeper_double broker/odradek_broker broker/simulation kit/odradek pipeline/odradek_pipeline tools/odradek_peers tools/odradek_stacks bench compat_tests
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -ra --durations=15
-# worksteal: each worker begins with one half of the tests, in their order, so that the tests of a module share its
-# servers; a worker without tests takes half of those that another has left.
+# worksteal: each worker begins with an equal part of the tests, in their order, so that the tests of a module share its
+# servers; a worker that has finished takes half of the tests that another one has left.
 PARALLEL := -n $(WORKERS) --dist worksteal
-ALONE := not peers and not netns and not container and not soak
-# The variables of the engine that tools/engine has started, where it has.
+DEFAULT_TESTS := not peers and not netns and not container and not soak
+# The environment of the container engine, if tools/engine has started one.
 ENGINE := $${XDG_CACHE_HOME:-$$HOME/.cache}/odradek/engine/env
 WITH_ENGINE := if [ -f "$(ENGINE)" ]; then . "$(ENGINE)"; fi;
 EXAMPLES ?= 200
@@ -47,11 +49,11 @@ demo:
 
 test:
 	@tools/setup peers
-	@$(PYTEST) $(PARALLEL) -m '$(ALONE) and not long' $(TESTED) $(ARGS)
+	@$(PYTEST) $(PARALLEL) -m '$(DEFAULT_TESTS) and not long' $(TESTED) $(ARGS)
 
 test-long:
 	@tools/setup peers
-	@$(PYTEST) $(PARALLEL) -m '$(ALONE) and long' $(TESTED) $(ARGS)
+	@$(PYTEST) $(PARALLEL) -m '$(DEFAULT_TESTS) and long' $(TESTED) $(ARGS)
 
 test-peers:
 	@tools/setup peers

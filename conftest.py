@@ -1,5 +1,5 @@
-"""What all tests share: a random example that takes long on a busy machine has failed nothing, and a test that waited
-in vain is reported with the stacks of its processes."""
+"""Shared by all tests: Hypothesis without a deadline, because an example may take long on a busy machine, and a plugin
+that adds the stacks of all processes to the report of a test that has timed out."""
 
 from hypothesis import settings
 

@@ -31,7 +31,7 @@ TEST_SUPPORT = re.compile(
 )
 """Files that only tests need."""
 IN_SDIST = ("LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "pyproject.toml", "Makefile")
-ENGINE_ANSWERS_WITHIN_S = 20
+ENGINE_TIMEOUT_S = 20
 
 
 class ReleaseError(Exception):
@@ -39,13 +39,13 @@ class ReleaseError(Exception):
 
 
 def wrong_in_wheel(files: Iterable[str], packages: Iterable[str]) -> list[str]:
-    """Return the faults of a wheel's files: other folders than its packages, test support, a missing licence."""
+    """Return what is wrong with a wheel's files: folders other than its packages, test support, a missing licence."""
     names = list(files)
     allowed = {PurePosixPath(package).name for package in packages}
     wrong = [f"{name} is only for tests" for name in names if TEST_SUPPORT.search(name)]
     for top in sorted({name.partition("/")[0] for name in names}):
         if top not in allowed and not top.endswith(".dist-info"):
-            wrong.append(f"{top} is none of the packages")
+            wrong.append(f"{top} is not one of the packages")
     for package in sorted(allowed):
         if f"{package}/__init__.py" not in names:
             wrong.append(f"{package} is missing")
@@ -57,14 +57,14 @@ def wrong_in_wheel(files: Iterable[str], packages: Iterable[str]) -> list[str]:
 
 
 def wrong_in_sdist(files: Iterable[str]) -> list[str]:
-    """Return the faults of an sdist's files, which are given without their first folder."""
+    """Return what is wrong with an sdist's files; their paths leave out the sdist's top folder."""
     names = set(files)
     wrong = [f"{name} is missing" for name in IN_SDIST if name not in names]
-    return wrong + [f"{name} is not source" for name in sorted(names) if "__pycache__" in name or ".venv/" in name]
+    return wrong + [f"{name} is not a source file" for name in sorted(names) if "__pycache__" in name or ".venv/" in name]
 
 
 def wrong_in_bill(bill: dict[str, Any], wanted: Iterable[str]) -> list[str]:
-    """Return the faults of a bill of materials: missing dependencies, components without a version."""
+    """Return what is wrong with a bill of materials: missing dependencies, components without a version."""
     components = bill.get("components", [])
     listed = {_normalized(each["name"]) for each in components}
     wrong = [f"{name} is not in the bill of materials" for name in sorted(set(map(_normalized, wanted)) - listed)]
@@ -92,16 +92,14 @@ def _build(settings: dict[str, Any]) -> Path:
     _run(sys.executable, "-m", "build", "--no-isolation", "--outdir", DIST, ROOT)
     (sdist,) = DIST.glob("*.tar.gz")
     (wheel,) = DIST.glob("*.whl")
-    version, packages = (
-        settings["project"]["version"],
-        settings["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"],
-    )
-    with tarfile.open(sdist) as archive:
-        _refuse(sdist.name, wrong_in_sdist(name.partition("/")[2] for name in archive.getnames()))
-    with zipfile.ZipFile(wheel) as archive_of_wheel:
-        _refuse(wheel.name, wrong_in_wheel(archive_of_wheel.namelist(), packages))
+    version = settings["project"]["version"]
+    packages = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    with tarfile.open(sdist) as sdist_archive:
+        _refuse(sdist.name, wrong_in_sdist(name.partition("/")[2] for name in sdist_archive.getnames()))
+    with zipfile.ZipFile(wheel) as wheel_archive:
+        _refuse(wheel.name, wrong_in_wheel(wheel_archive.namelist(), packages))
     if f"-{version}-" not in wheel.name:
-        raise ReleaseError(f"{wheel.name} is not of version {version}")
+        raise ReleaseError(f"{wheel.name} does not have version {version}")
     return wheel
 
 
@@ -111,12 +109,12 @@ def _bill_of_materials(wheel: Path, project: dict[str, Any]) -> Path:
     with tempfile.TemporaryDirectory(prefix="odradek-release-") as folder:
         venv.create(folder, symlinks=True)
         python = Path(folder, "bin", "python")
-        again = ROOT / "tools" / "again"
-        _run(again, sys.executable, "-m", "pip", "--python", python, "install", "-q", "--disable-pip-version-check",
+        retry = ROOT / "tools" / "retry"
+        _run(retry, sys.executable, "-m", "pip", "--python", python, "install", "-q", "--disable-pip-version-check",
              f"odradek[{extras}] @ {wheel.as_uri()}")  # fmt: skip
-        said = _run(Path(folder, "bin", "odradek"), "--version")
-        if str(project["version"]) not in said:
-            raise ReleaseError(f"odradek --version prints {said!r}, not {project['version']}")
+        printed = _run(Path(folder, "bin", "odradek"), "--version")
+        if str(project["version"]) not in printed:
+            raise ReleaseError(f"odradek --version prints {printed!r}, not {project['version']}")
         _run(sys.executable, "-m", "cyclonedx_py", "environment", python, "--pyproject", ROOT / "pyproject.toml",
              "--mc-type", "application", "--output-reproducible", "--output-format", "JSON", "--output-file", bill,
              "--validate")  # fmt: skip
@@ -130,14 +128,14 @@ def _image(version: str) -> str | None:
     if shutil.which("docker") is None:
         return None
     try:
-        _run("docker", "version", timeout_s=ENGINE_ANSWERS_WITHIN_S)
+        _run("docker", "version", timeout_s=ENGINE_TIMEOUT_S)
     except (ReleaseError, subprocess.TimeoutExpired):
         return None
     name = f"odradek:{version}"
     _run("docker", "build", "--network", "host", "-q", "-t", name, "-f", ROOT / "docker" / "Dockerfile", ROOT)
-    said = _run("docker", "run", "--rm", name, "--version")
-    if version not in said:
-        raise ReleaseError(f"{name} prints {said!r}, not {version}")
+    printed = _run("docker", "run", "--rm", name, "--version")
+    if version not in printed:
+        raise ReleaseError(f"{name} prints {printed!r}, not {version}")
     files = _run("docker", "run", "--rm", "--entrypoint", "find", name, "/opt/odradek", "-path", "*odradek*", "-name",
                  "*.py")  # fmt: skip
     ours = [file for file in files.splitlines() if "/opt/odradek/odradek" in file]
@@ -161,7 +159,7 @@ def main() -> None:
     (DIST / "SHA256SUMS").write_text("\n".join(sums) + "\n")
     for file in files:
         print(f"{file.relative_to(ROOT)} {file.stat().st_size} bytes")
-    print(f"image {image}" if image else "no image: no container engine answers")
+    print(f"image {image}" if image else "no image: no container engine responds")
 
 
 if __name__ == "__main__":

@@ -37,10 +37,10 @@ def release(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         ([*WHEEL, "odradek/conftest.py"], ["odradek/conftest.py is only for tests"]),
         (
             [*WHEEL, "zookeeper_double/server.py"],
-            ["zookeeper_double/server.py is only for tests", "zookeeper_double is none of the packages"],
+            ["zookeeper_double/server.py is only for tests", "zookeeper_double is not one of the packages"],
         ),
-        ([*WHEEL, "bench/rows.py"], ["bench/rows.py is only for tests", "bench is none of the packages"]),
-        ([*WHEEL, "etc/settings.py"], ["etc is none of the packages"]),
+        ([*WHEEL, "bench/rows.py"], ["bench/rows.py is only for tests", "bench is not one of the packages"]),
+        ([*WHEEL, "etc/settings.py"], ["etc is not one of the packages"]),
         (WHEEL[1:], ["odradek is missing"]),
         (WHEEL[:1] + WHEEL[2:], ["odradek/py.typed is missing: type checkers would ignore the package"]),
         (WHEEL[:-1], ["LICENSE is missing"]),
@@ -54,7 +54,7 @@ def test_an_sdist_has_the_documents_and_only_source(release: ModuleType) -> None
     assert release.wrong_in_sdist(release.IN_SDIST) == []
     assert release.wrong_in_sdist([*release.IN_SDIST[1:], "kit/__pycache__/a.pyc"]) == [
         "LICENSE is missing",
-        "kit/__pycache__/a.pyc is not source",
+        "kit/__pycache__/a.pyc is not a source file",
     ]
 
 
