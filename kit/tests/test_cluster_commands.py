@@ -217,6 +217,23 @@ def test_an_unclean_election_elects_a_replica_outside_the_isr(cluster: Cluster, 
     cluster.start(1)
 
 
+def test_a_partition_without_a_leader_is_described_and_named(cluster: Cluster, odradek: Run) -> None:
+    odradek(cluster, "topics", "create", "t", "-a", "1", "-a", "0")
+    cluster.stop(1)
+    try:
+        code, shown, _ = odradek(cluster, "topics", "describe", "t", "--json")
+        assert code == 0
+        assert [(row["leader"], row["start"], row["end"]) for row in json.loads(shown)] == [
+            (None, None, None),
+            (0, 0, 0),
+        ]
+        line = "odradek: t-0: the partition has no leader, because no in-sync replica is running\n"
+        assert odradek(cluster, "produce", "t", "-p", "0", "x") == (2, "", line)
+        assert odradek(cluster, "consume", "t") == (2, "", line)
+    finally:
+        cluster.start(1)
+
+
 def test_verify_reports_equal_replicas(cluster: Cluster, odradek: Run) -> None:
     cluster.create_topic("t", 2, replicas=3)
     odradek(cluster, "produce", "t", *(f"value {number}" for number in range(50)))
@@ -306,14 +323,24 @@ def test_brokers_take_turns_as_the_preferred_leader() -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "complaint"),
+    ("document", "message"),
     [
         ("{", "not JSON"),
-        ("[]", "has the form"),
-        ({"version": 2, "partitions": []}, "has the form"),
+        ("[]", "a plan must have the form"),
+        ({"version": 2, "partitions": []}, "a plan must have the form"),
+        ({"version": 1}, "a plan must have the form"),
+        ({"version": 1, "partitions": 7}, "a plan must have the form"),
         ({"version": 1, "partitions": []}, "names no partition"),
-        ({"version": 1, "partitions": [{"topic": "t", "partition": 0}]}, "must have a topic"),
-        ({"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": []}]}, "must have a topic"),
+        ({"version": 1, "partitions": [7]}, 'each of "partitions" must have the form .*, got 7'),
+        ({"version": 1, "partitions": [{"topic": "t", "partition": 0}]}, 'each of "partitions" must have the form'),
+        (
+            {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": []}]},
+            'each of "partitions" must have the form',
+        ),
+        (
+            {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": 7}]},
+            'each of "partitions" must have the form',
+        ),
         ({"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1]}] * 2}, "twice"),
         (
             {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/d"]}]},
@@ -321,8 +348,8 @@ def test_brokers_take_turns_as_the_preferred_leader() -> None:
         ),
     ],
 )
-def test_a_malformed_plan_is_refused(document: Any, complaint: str) -> None:
-    with pytest.raises(ReassignmentPlanError, match=complaint):
+def test_a_malformed_plan_is_refused(document: Any, message: str) -> None:
+    with pytest.raises(ReassignmentPlanError, match=message):
         plan_from_json(document if isinstance(document, str) else json.dumps(document))
 
 

@@ -22,11 +22,14 @@ WAIT_S = 30
 
 
 def odradek(*arguments: str, stdin: str = "", bootstrap: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the command; `stdin` may have surrogates for bytes that are not UTF-8."""
     return subprocess.run(
         [sys.executable, "-c", "from odradek.cli import main; main()", *arguments],
         input=stdin,
         capture_output=True,
         text=True,
+        encoding="utf-8",
+        errors="surrogateescape",
         timeout=WAIT_S,
         env={**os.environ, **({"ODRADEK_BOOTSTRAP": bootstrap} if bootstrap else {})},
     )
@@ -140,6 +143,23 @@ def test_bad_input_is_a_one_line_error_and_exit_code_2(arguments: list[str], lin
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"odradek: {line}\n")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["topics", "create", "t", "-p", "9999999999"], "num_partitions: must fit int32, got 9999999999"),
+        (["topics", "grow", "orders", "9999999999"], "count: must fit int32, got 9999999999"),
+        (["topics", "create", "t" * 40_000], "name: "),
+        (["consume", "orders", "--from", "@99999999999999999999"], "timestamp: "),
+    ],
+)
+def test_a_value_that_no_request_holds_is_a_one_line_error(cluster: Cluster, arguments: list[str], reason: str) -> None:
+    cluster.reset()
+    cluster.create_topic("orders")
+    done = odradek(*arguments, bootstrap=cluster.bootstrap_servers)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert reason in done.stderr
+
+
 @pytest.mark.parametrize("brokers", ["1", "2"])
 def test_up_refuses_a_data_directory_of_something_else(tmp_path: Path, brokers: str) -> None:
     (tmp_path / "src").mkdir()
@@ -213,6 +233,15 @@ def test_consume_prints_the_records_that_produce_wrote(cluster: Cluster) -> None
         {"topic": "t", "partition": 1, "offset": 1, "key": "k", "value": None, "headers": []},
     ]
     assert odradek("consume", "t", "--from", "1", "-p", "0", bootstrap=at).stdout == "0:1\tb\t2\n"
+
+
+def test_produce_writes_bytes_that_are_not_utf_8(cluster: Cluster) -> None:
+    cluster.reset()
+    cluster.create_topic("t")
+    done = odradek("produce", "t", stdin="\udcff\n", bootstrap=cluster.bootstrap_servers)
+    assert (done.returncode, done.stderr) == (0, "1 record written to t\n")
+    (line,) = odradek("consume", "t", "--json", bootstrap=cluster.bootstrap_servers).stdout.splitlines()
+    assert json.loads(line)["value_base64"] == "/w=="
 
 
 def test_groups_are_reset_described_and_deleted(cluster: Cluster) -> None:

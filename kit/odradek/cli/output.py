@@ -1,4 +1,4 @@
-"""Shared by all commands: the bootstrap option, the client, and rows as a table or as JSON."""
+"""Shared by the commands: the options --bootstrap and --json, the client, and rows as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from odradek.client import Client, ClientError
+from odradek_wire.errors import EncodeError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -31,11 +32,11 @@ json_option: Callable[[Command], Command] = click.option("--json", "as_json", is
 
 @contextmanager
 def connected(bootstrap: str) -> Iterator[Client]:
-    """A client whose ClientError becomes a one-line error of the command."""
+    """Yield a client. A ClientError, and a value that its request cannot hold, end the command with one line."""
     try:
         with Client(bootstrap) as client:
             yield client
-    except ClientError as error:
+    except (ClientError, EncodeError) as error:
         raise click.ClickException(str(error)) from error
 
 

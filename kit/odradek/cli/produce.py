@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 from collections.abc import Iterator
@@ -59,7 +60,8 @@ def _values(values: tuple[str, ...]) -> Iterator[str]:
     if values:
         yield from values
         return
-    for line in sys.stdin:
+    # Surrogates keep the bytes that are not UTF-8, as Python does in arguments.
+    for line in io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="surrogateescape"):
         yield line.rstrip("\n")
 
 

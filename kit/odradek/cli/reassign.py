@@ -45,9 +45,22 @@ _POLL_S = 0.5
 @click.option("--to", "brokers", type=broker_ids, metavar="1,2,3", help="Move the replicas to these brokers.")
 @click.option("-r", "--replicas", type=click.IntRange(min=1), help="Replicas per partition. Default: all of --to.")
 @click.option("--drain", type=click.IntRange(min=0), metavar="BROKER", help="Move all replicas of BROKER to others.")
-@click.option("--file", type=click.File(), metavar="JSON", help="Follow a plan of kafka-reassign-partitions.")
-@click.option("--throttle", "bytes_per_s", type=click.IntRange(min=1), metavar="BYTES/S", help="Limit the copying.")
-@click.option("--generate", is_flag=True, help="Only print the plan, as JSON for --file or for Kafka's tool.")
+@click.option(
+    "--file",
+    type=click.File(encoding="utf-8", errors="replace"),
+    metavar="JSON",
+    help="Move the replicas as this plan of kafka-reassign-partitions says.",
+)
+@click.option(
+    "--throttle",
+    "bytes_per_s",
+    type=click.IntRange(min=1),
+    metavar="BYTES/S",
+    help="Limit for the copying of each broker.",
+)
+@click.option(
+    "--generate", is_flag=True, help="Only print the plan, as JSON for --file or for kafka-reassign-partitions."
+)
 @click.option("--verify", is_flag=True, help="Only show the progress; remove throttles when all is done.")
 @click.option("--cancel", is_flag=True, help="Cancel reassignments in progress and remove throttles.")
 @click.option("--wait", is_flag=True, help="Show the progress until all is done, then remove throttles.")
@@ -102,7 +115,7 @@ def _plan(
     file: Any,
     arguments: Arguments,
 ) -> dict[TopicPartition, list[int]] | None:
-    """The plan that the options describe; None without --to, --drain and --file."""
+    """Return the plan that the options describe, or None without --to, --drain and --file."""
     if sum(each is not None for each in (brokers, drain, file)) > 1:
         raise click.UsageError("--to, --drain and --file exclude each other")
     if replicas is not None and brokers is None:
@@ -184,7 +197,7 @@ def _cancel(
 
 
 def _rows(client: Client, plan: ReassignmentPlan) -> list[Row]:
-    """One row for each partition of the plan: its replicas now, its target and its progress."""
+    """Return a row for each partition of the plan: its current replicas, its target and its progress."""
     in_progress = {(move.topic, move.index): move for move in reassignments(client)}
     partitions = {(each.topic, each.index): each for each in cluster_state(client).partitions}
     moving = [move for partition, move in in_progress.items() if partition in plan]

@@ -7,6 +7,7 @@ import click
 from odradek.cli.output import bootstrap_option, connected, json_option, parse_settings, show
 from odradek.cli.partition_arguments import broker_ids
 from odradek.client import KafkaError
+from odradek.client.cluster_state import NO_LEADER
 from odradek.client.records import EARLIEST, LATEST, list_offsets
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -48,19 +49,23 @@ def list_topics(bootstrap: str, as_json: bool, internal: bool) -> None:
 @json_option
 @click.argument("topic")
 def describe(bootstrap: str, as_json: bool, topic: str) -> None:
-    """Show the partitions of TOPIC: leader, replicas, in-sync replicas, offsets."""
+    """Show the partitions of TOPIC: leader, replicas, in-sync replicas, log start and end offsets.
+
+    A partition without a leader has no offsets.
+    """
     with connected(bootstrap) as client:
         partitions = client.topic(topic).partitions
-        starts = list_offsets(client, topic, EARLIEST)
-        ends = list_offsets(client, topic, LATEST)
+        led = [partition.partition_index for partition in partitions if partition.leader_id != NO_LEADER]
+        starts = list_offsets(client, topic, EARLIEST, led)
+        ends = list_offsets(client, topic, LATEST, led)
     rows = [
         {
             "partition": partition.partition_index,
-            "leader": partition.leader_id,
+            "leader": None if partition.leader_id == NO_LEADER else partition.leader_id,
             "replicas": partition.replica_nodes,
             "isr": partition.isr_nodes,
-            "start": starts[partition.partition_index],
-            "end": ends[partition.partition_index],
+            "start": starts.get(partition.partition_index),
+            "end": ends.get(partition.partition_index),
         }
         for partition in partitions
     ]

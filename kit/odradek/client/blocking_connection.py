@@ -87,7 +87,8 @@ class BlockingConnection:
                 raise ClientError(f"{self.address} does not speak Kafka's protocol")
             response_bytes = self._receive(size)
         except TimeoutError as error:
-            raise ClientError(f"the broker at {self.address} did not respond in time") from error
+            limit = self._socket.gettimeout() or 0
+            raise ClientError(f"the broker at {self.address} did not respond within {limit:g} s") from error
         except OSError as error:
             raise ClientError(f"lost the connection to {self.address}: {error.strerror or error}") from error
         if int.from_bytes(response_bytes[:_CORRELATION_ID_SIZE], "big") != self._correlation_id:

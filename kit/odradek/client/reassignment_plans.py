@@ -83,10 +83,13 @@ def plan_from_json(text: str) -> dict[TopicPartition, list[int]]:
         document = json.loads(text)
     except json.JSONDecodeError as error:
         raise ReassignmentPlanError(f"not JSON: {error}") from error
-    if not isinstance(document, dict) or document.get("version") != _FORMAT:
-        raise ReassignmentPlanError('a plan has the form {"version": 1, "partitions": [...]}')
+    match document:
+        case {"version": version, "partitions": [*entries]} if version == _FORMAT:
+            pass
+        case _:
+            raise ReassignmentPlanError('a plan must have the form {"version": 1, "partitions": [...]}')
     plan: dict[TopicPartition, list[int]] = {}
-    for entry in document.get("partitions", ()):
+    for entry in entries:
         partition, replicas = _entry(entry)
         if partition in plan:
             raise ReassignmentPlanError(f"the plan names {partition[0]}-{partition[1]} twice")
@@ -98,15 +101,20 @@ def plan_from_json(text: str) -> dict[TopicPartition, list[int]]:
 
 def _entry(entry: Any) -> tuple[TopicPartition, list[int]]:
     match entry:
-        case {"topic": str(topic), "partition": int(index), "replicas": [*replicas]} if replicas and all(
-            isinstance(replica, int) for replica in replicas
+        case {"topic": str(topic), "partition": int(index), "replicas": [*replicas]} if (
+            replicas
+            and all(isinstance(replica, int) for replica in replicas)
+            and isinstance(directories := entry.get("log_dirs") or [], list)
         ):
-            if any(directory != _ANY_DIRECTORY for directory in entry.get("log_dirs", ())):
+            if any(directory != _ANY_DIRECTORY for directory in directories):
                 raise ReassignmentPlanError(
                     f"{topic}-{index} names log_dirs: use kafka-reassign-partitions to move between log directories"
                 )
             return (topic, index), list(replicas)
-    raise ReassignmentPlanError(f"{json.dumps(entry)} must have a topic, a partition and replicas")
+    raise ReassignmentPlanError(
+        'each of "partitions" must have the form {"topic": "t", "partition": 0, "replicas": [1, 2]},'
+        f" got {json.dumps(entry)}"
+    )
 
 
 def plan_as_json(plan: ReassignmentPlan) -> str:

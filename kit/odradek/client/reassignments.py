@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from odradek.client.client import Client
+from odradek.client.cluster_state import NO_LEADER
 from odradek.exceptions import ClientError, KafkaError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_partition_reassignments import (
@@ -21,8 +22,6 @@ from odradek_wire.messages.list_partition_reassignments import (
 
 TopicPartition = tuple[str, int]
 """A topic's name and the index of a partition."""
-
-_NO_LEADER = -1
 
 
 @dataclass(frozen=True)
@@ -91,13 +90,13 @@ def copied_shares(
     by_broker: defaultdict[int, set[TopicPartition]] = defaultdict(set)
     for move in moves:
         partition = (move.topic, move.index)
-        for broker in {*move.adding, leaders.get(partition, _NO_LEADER)} - {_NO_LEADER}:
+        for broker in {*move.adding, leaders.get(partition, NO_LEADER)} - {NO_LEADER}:
             by_broker[broker].add(partition)
     sizes = {broker: _sizes(client, broker, partitions) for broker, partitions in by_broker.items()}
     shares = {}
     for move in moves:
         partition = (move.topic, move.index)
-        size_of_leader = sizes.get(leaders.get(partition, _NO_LEADER), {}).get(partition, 0)
+        size_of_leader = sizes.get(leaders.get(partition, NO_LEADER), {}).get(partition, 0)
         new_sizes = [sizes[broker].get(partition, 0) for broker in move.adding]
         whole = size_of_leader * len(new_sizes)
         shares[partition] = min(sum(new_sizes) / whole, 1.0) if whole else 0.0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from odradek.client.client import Client
+from odradek.client.cluster_state import NO_LEADER
 from odradek.exceptions import ClientError, KafkaError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
@@ -80,31 +81,36 @@ class RecordProducer:
         builder = self._open.pop(partition)
         data = ProduceRequest.PartitionProduceData(partition, bytes(builder.build()))
         topic = ProduceRequest.TopicProduceData(self._topic, self._topic_id, [data])
-        response = self._client.call_broker(
-            self._leaders[partition], ProduceRequest(None, _ALL_REPLICAS, _TIMEOUT_MS, [topic]), ProduceResponse
-        )
+        leader = _checked_leader(self._topic, partition, self._leaders[partition])
+        request = ProduceRequest(None, _ALL_REPLICAS, _TIMEOUT_MS, [topic])
+        response = self._client.call_broker(leader, request, ProduceResponse)
         (result,) = response.responses[0].partition_responses
         if result.error_code != ErrorCode.NONE:
             raise KafkaError(result.error_code, f"{self._topic}-{partition}", result.error_message)
         self.written += builder.count
 
 
-def list_offsets(client: Client, topic: str, timestamp: int) -> dict[int, int]:
-    """Return the offset of each partition at `timestamp` (ms, or EARLIEST or LATEST).
+def list_offsets(
+    client: Client, topic: str, timestamp: int, partitions: Collection[int] | None = None
+) -> dict[int, int]:
+    """Return the offset of each partition, or of `partitions`, at `timestamp` (ms, or EARLIEST or LATEST).
 
     A partition without a record at or after `timestamp` has its end offset. Raises KafkaError.
     """
     found: dict[int, int] = {}
     for partition in client.topic(topic).partitions:
-        asked = ListOffsetsRequest.ListOffsetsPartition(partition.partition_index, timestamp=timestamp)
-        request = ListOffsetsRequest(-1, topics=[ListOffsetsRequest.ListOffsetsTopic(topic, [asked])])
-        response = client.call_broker(partition.leader_id, request, ListOffsetsResponse)
-        (result,) = response.topics[0].partitions
+        index = partition.partition_index
+        if partitions is not None and index not in partitions:
+            continue
+        wanted = ListOffsetsRequest.ListOffsetsPartition(index, timestamp=timestamp)
+        request = ListOffsetsRequest(-1, topics=[ListOffsetsRequest.ListOffsetsTopic(topic, [wanted])])
+        leader = _checked_leader(topic, index, partition.leader_id)
+        (result,) = client.call_broker(leader, request, ListOffsetsResponse).topics[0].partitions
         if result.error_code != ErrorCode.NONE:
-            raise KafkaError(result.error_code, f"{topic}-{partition.partition_index}")
-        found[partition.partition_index] = result.offset
+            raise KafkaError(result.error_code, f"{topic}-{index}")
+        found[index] = result.offset
     if timestamp >= 0 and -1 in found.values():
-        ends = list_offsets(client, topic, LATEST)
+        ends = list_offsets(client, topic, LATEST, found)
         found = {partition: ends[partition] if offset == -1 else offset for partition, offset in found.items()}
     return found
 
@@ -120,13 +126,15 @@ def read(
     found = client.topic(topic)
     leaders = {partition.partition_index: partition.leader_id for partition in found.partitions}
     positions = dict(positions)
+    for partition in positions:
+        _checked_leader(topic, partition, leaders[partition])
     while True:
         if ends is not None:
             positions = {partition: offset for partition, offset in positions.items() if offset < ends[partition]}
             if not positions:
                 return
         for node_id in sorted({leaders[partition] for partition in positions}):
-            asked = [
+            wanted = [
                 FetchRequest.FetchPartition(partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES_MAX)
                 for partition, offset in sorted(positions.items())
                 if leaders[partition] == node_id
@@ -135,7 +143,7 @@ def read(
                 max_wait_ms=wait_ms,
                 min_bytes=1,
                 max_bytes=_FETCH_BYTES_MAX,
-                topics=[FetchRequest.FetchTopic(topic, found.topic_id or ZERO_UUID, asked)],
+                topics=[FetchRequest.FetchTopic(topic, found.topic_id or ZERO_UUID, wanted)],
             )
             response = client.call_broker(node_id, request, FetchResponse)
             if response.error_code != ErrorCode.NONE:
@@ -148,6 +156,14 @@ def read(
                     positions[result.partition_index] = next_offset
                     if record is not None:
                         yield ConsumerRecord(result.partition_index, record)
+
+
+def _checked_leader(topic: str, partition: int, leader: int) -> int:
+    """Return the leader. Raises KafkaError for a partition without one."""
+    if leader == NO_LEADER:
+        reason = "the partition has no leader, because no in-sync replica is running"
+        raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition}", reason)
+    return leader
 
 
 def _records(result: FetchResponse.PartitionData, start: int) -> Iterator[tuple[Record | None, int]]:
