@@ -94,7 +94,7 @@ class Cluster:
         self._running: set[int] = set()
         self._directory: Path | None = None
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        self._host = _host(process)
+        self._host = _new_host(process)
         self.faults = Faults(self._host)
         """Faults that the brokers apply to requests and responses: see `Faults`."""
 
@@ -130,18 +130,18 @@ class Cluster:
         if broker is not None:
             self._start_broker(broker)
             return self
-        first = self._directory is None
+        is_first_start = self._directory is None
         if self._directory is None:
             self._directory = self._new_directory()
         try:
             for warning in self._setting_warnings:
                 warning.log(self._host.logger)
-            settings = cluster_settings(self._common(), self._directory, _HOST, self._ports, self._racks)
+            settings = cluster_settings(self._common_settings(), self._directory, _HOST, self._ports, self._racks)
             self._record_addresses(self._host.start(settings))
-            if first:
-                self._create_own_topics()
+            if is_first_start:
+                self._create_initial_topics()
         except BaseException:
-            if first:
+            if is_first_start:
                 # The next start is then a first start again, which creates the topics.
                 self.close()
             raise
@@ -208,13 +208,11 @@ class Cluster:
         """Delete topics, groups, producers, dynamic configurations (of brokers, groups and client metrics) and faults;
         create the constructor's topics again, with new topic ids. A test's few topics take less than 10 ms.
 
-        Addresses and connections stay, and so do the constructor's settings and `logs`. Requests that wait in the
-        broker, such as a long poll or a JoinGroup, end with an error. A request that a fault delays continues when its
-        delay has passed.
+        Addresses, connections, the constructor's settings and `logs` stay. Requests that wait in the broker, such as a
+        Fetch or a JoinGroup, end with an error. A request that a fault delays continues when its delay has passed.
 
-        The wall clock shows the real time again. This cannot turn time back for a record, because topics, committed
-        offsets and producers are gone. The clock of timeouts stays where `advance` moved it: it never runs backwards,
-        and only its differences mean something.
+        The wall clock shows the real time again: no record has a later timestamp, because all topics are deleted. The
+        clock of timeouts stays where `advance` moved it, because it never runs backwards.
 
         Raises NotRunningError, and ValueError when the controller cannot create or delete a topic.
         """
@@ -330,8 +328,8 @@ class Cluster:
         self._temporary = tempfile.TemporaryDirectory(prefix="odradek-", ignore_cleanup_errors=True)
         return Path(self._temporary.name)
 
-    def _common(self) -> dict[str, str]:
-        """The settings that are the same for every broker."""
+    def _common_settings(self) -> dict[str, str]:
+        """Return the settings that are the same for every broker."""
         found = {}
         if self._data is None:
             # The temporary directory is removed with the cluster, so an fsync has no use.
@@ -343,14 +341,19 @@ class Cluster:
         return found | dict(self._settings)
 
     def _start_broker(self, broker: int) -> None:
-        known = self._checked_broker_id(broker)
+        self._check_broker_id(broker)
         if self._directory is None:
             raise NotRunningError
-        if known in self._running:
-            raise AlreadyRunningError(known)
-        port, rack = self._ports[known], self._racks[known]
+        if broker in self._running:
+            raise AlreadyRunningError(broker)
         settings = broker_settings(
-            self._common(), self._directory, _HOST, port, rack, broker_id=broker, brokers=len(self._ports)
+            self._common_settings(),
+            self._directory,
+            _HOST,
+            self._ports[broker],
+            self._racks[broker],
+            broker_id=broker,
+            brokers=len(self._ports),
         )
         self._record_addresses(self._host.start_broker(settings))
 
@@ -361,18 +364,18 @@ class Cluster:
             self._running.add(broker)
 
     def _running_broker(self, broker: int) -> int:
-        if self._checked_broker_id(broker) not in self._running:
+        self._check_broker_id(broker)
+        if broker not in self._running:
             raise NotRunningError(broker if self._running else None)
         return broker
 
-    def _checked_broker_id(self, broker: int) -> int:
+    def _check_broker_id(self, broker: int) -> None:
         if len(self._ports) == 1:
             raise ValueError("a cluster of one broker takes no broker id: call stop, kill and start without it")
         if not 0 <= broker < len(self._ports):
             raise ValueError(f"broker must be one of 0 to {len(self._ports) - 1}, got {broker}")
-        return broker
 
-    def _create_own_topics(self) -> None:
+    def _create_initial_topics(self) -> None:
         """Create the constructor's topics, except those that the data directory already has."""
         wanted = _as_mapping(self._topics)
         if wanted:
@@ -395,7 +398,7 @@ def _as_mapping(topics: Topics) -> Mapping[str, int]:
     return topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
 
 
-def _host(process: bool) -> Host:
+def _new_host(process: bool) -> Host:
     if process:
         from odradek.hosts.process import ProcessHost
 

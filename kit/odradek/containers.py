@@ -20,7 +20,7 @@ IMAGE = "odradek:latest"
 _HOST_PORT = 9092
 _NETWORK_PORT = 19092
 _ENVIRONMENT = "/tmp/odradek-environment"
-# The port for clients on the host is known only when the container runs, so the broker waits for a file that names it.
+# The engine chooses the host's port when it starts the container, so the broker waits for a file with that port.
 _COMMAND = f"until [ -f {_ENVIRONMENT} ]; do sleep 0.05; done; . {_ENVIRONMENT}; exec odradek up --container"
 
 
@@ -29,7 +29,7 @@ class OdradekContainer(DockerContainer):
 
     Clients on this host connect to `get_bootstrap_server()`, containers of the same network (`with_network`) to port
     19092 of `network_alias`. `config` has Kafka's names and values, as for `Cluster`. The broker in the container
-    ignores an unknown setting and logs a warning.
+    logs a warning of an unknown setting, and ignores it.
     """
 
     def __init__(

@@ -3,8 +3,8 @@
 The broker is a `Cluster` or, with BOOTSTRAP in the environment, another one; the client is confluent-kafka, the job is
 `odradek_pipeline`. Exits 0 when every count is right, else 1.
 
-Visitors send views for 22 seconds, or for the seconds in the argument. Each second advances the timestamps by 24
-seconds, so that there are several windows of a minute.
+Visitors send views for 22 seconds, or for the number of seconds in the argument. Each second advances the timestamps by
+24 seconds, so that there are several windows of a minute.
 """
 
 import json
@@ -42,6 +42,7 @@ PER_SECOND = 500
 _EVENT_MS_PER_SECOND = 24_000
 _WINDOW_MS = 60_000
 _LATENESS_MS = 30_000
+# Page -> relative frequency.
 _PAGES = {"/": 40, "/castle": 25, "/trial": 20, "/burrow": 10, "/odradek": 5}
 
 Counts = dict[tuple[int, str], int]
@@ -53,7 +54,7 @@ class Sent:
     """The records that the client has sent, and the counts that the job must find."""
 
     records: int = 0
-    broken: int = 0
+    malformed: int = 0
     counts: Counter[tuple[int, str]] = field(default_factory=Counter)
     newest_ms: int = 0
 
@@ -63,19 +64,19 @@ class Sent:
         self.newest_ms = max(self.newest_ms, ms)
         return json.dumps({"page": page, "viewed_at": datetime.fromtimestamp(ms / 1000, UTC).isoformat()}).encode()
 
-    def nonsense(self) -> bytes:
+    def malformed_view(self) -> bytes:
         self.records += 1
-        self.broken += 1
+        self.malformed += 1
         return b'{"page": "/odr'
 
     def final(self) -> Counts:
-        """Return the counts of the windows that end before the watermark, which the job makes final."""
+        """Return the counts of the windows that end before the watermark: the counts that the job writes."""
         watermark = self.newest_ms - _LATENESS_MS
         return {key: number for key, number in self.counts.items() if key[0] + _WINDOW_MS <= watermark}
 
 
 class Visitors(threading.Thread):
-    """Sends page views: some out of order, one in a hundred malformed, the last one makes all windows final."""
+    """Sends page views, some out of order and one in a hundred malformed; the last one makes all windows final."""
 
     def __init__(self, config: PipelineConfig, bars: "Bars", seconds: int) -> None:
         super().__init__(name="visitors")
@@ -86,7 +87,7 @@ class Visitors(threading.Thread):
         self._bars = bars
 
     def run(self) -> None:
-        config, chance = self._config, random.Random(1)
+        config, rng = self._config, random.Random(1)
         producer = Producer({"bootstrap.servers": config.bootstrap_servers, "enable.idempotence": True})
         now_ms = int(time.time() * 1000)
         start_ms = now_ms - now_ms % _WINDOW_MS - self._seconds * _EVENT_MS_PER_SECOND
@@ -94,12 +95,12 @@ class Visitors(threading.Thread):
         for number in range(self._seconds * PER_SECOND):
             time.sleep(max(0.0, begun + number / PER_SECOND - time.monotonic()))
             ms = start_ms + number * _EVENT_MS_PER_SECOND // PER_SECOND
-            page = chance.choices(list(_PAGES), list(_PAGES.values()))[0]
-            if chance.random() < 0.01:
-                self._send(producer, self.sent.nonsense(), ms)
+            page = rng.choices(list(_PAGES), list(_PAGES.values()))[0]
+            if rng.random() < 0.01:
+                self._send(producer, self.sent.malformed_view(), ms)
             else:
                 # Out of order, but not too late.
-                self._send(producer, self.sent.view(page, ms - chance.randrange(_LATENESS_MS // 2)), ms)
+                self._send(producer, self.sent.view(page, ms - rng.randrange(_LATENESS_MS // 2)), ms)
         # A view after the last window makes the counts of all windows before it final.
         last_ms = start_ms + self._seconds * _EVENT_MS_PER_SECOND + 2 * _WINDOW_MS
         self._send(producer, self.sent.view("/", last_ms), last_ms)
@@ -147,17 +148,17 @@ class StopWhenDone:
     def __init__(self, visitors: Visitors) -> None:
         self.reached = threading.Event()
         self._visitors = visitors
-        self._seen: Counter[str] = Counter()
+        self._read: Counter[str] = Counter()
         self._final = False
 
     def batch(self, batch: BatchProgress) -> None:
-        self._seen[batch.query] += batch.input_rows
+        self._read[batch.query] += batch.input_rows
         visitors = self._visitors
         if visitors.is_alive():
             return
         self._final = self._final or batch.watermark == _as_watermark(visitors.sent.newest_ms - _LATENESS_MS)
         if visitors.failures or (
-            self._final and all(self._seen[query] >= visitors.sent.records for query in ("views", "rejected"))
+            self._final and all(self._read[query] >= visitors.sent.records for query in ("views", "rejected"))
         ):
             self.reached.set()
 
@@ -168,10 +169,10 @@ def _as_watermark(ms: int) -> str:
 
 @contextmanager
 def _broker(console: Console) -> Iterator[str]:
-    there = os.environ.get("BOOTSTRAP")
-    if there:
-        console.print(f"broker at [bold]{there}[/]")
-        yield there
+    bootstrap = os.environ.get("BOOTSTRAP")
+    if bootstrap:
+        console.print(f"using the broker at [bold]{bootstrap}[/]")
+        yield bootstrap
         return
     from odradek.cluster import Cluster
 
@@ -219,7 +220,7 @@ def _counts_in_parquet(config: PipelineConfig, spark: "SparkSession") -> Counts:
 
 
 def _table(counts: Counts) -> Table:
-    table = Table(title="page views per minute (UTC), as the job wrote them")
+    table = Table(title="page views per minute (UTC), as written by the job")
     table.add_column("minute")
     for page in _PAGES:
         table.add_column(page, justify="right")
@@ -245,24 +246,24 @@ def _watch(
     """Run visitors and job until the last window is final."""
     bars = Bars(console, seconds)
     visitors = Visitors(config, bars, seconds)
-    end = StopWhenDone(visitors)
+    stop = StopWhenDone(visitors)
 
     def on_progress(batch: BatchProgress) -> None:
         bars.batch(batch)
-        end.batch(batch)
+        stop.batch(batch)
 
     with bars.progress:
         visitors.start()
-        summary = run(config, spark, on_progress=on_progress, stop=end.reached)
+        summary = run(config, spark, on_progress=on_progress, stop=stop.reached)
         visitors.join()
     return visitors.sent, summary, visitors.failures
 
 
 def demo(console: Console, seconds: int = SECONDS) -> int:
     """Run the demo; return the exit code."""
-    with ExitStack() as held:
-        servers = held.enter_context(_broker(console))
-        directory = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="odradek-demo-")))
+    with ExitStack() as stack:
+        servers = stack.enter_context(_broker(console))
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-demo-")))
         suffix = "" if "BOOTSTRAP" not in os.environ else f"-{os.getpid()}"
         config = PipelineConfig(
             bootstrap_servers=servers,
@@ -278,7 +279,7 @@ def demo(console: Console, seconds: int = SECONDS) -> int:
         with console.status("starting Spark"):
             begun = time.perf_counter()
             spark = open_session(SessionConfig(master="local[2]", app_name="odradek-demo"))
-            held.callback(spark.stop)
+            stack.callback(spark.stop)
         console.print(
             f"Spark {spark.version} is ready after {time.perf_counter() - begun:.1f} s; visitors send page views"
         )
@@ -291,7 +292,7 @@ def demo(console: Console, seconds: int = SECONDS) -> int:
             ("the job read each record once", summary.records, sent.records),
             (f"{len(counts)} counts in the topic equal the views that were sent", counts, sent.final()),
             ("the Parquet files have the same counts", _counts_in_parquet(config, spark), sent.final()),
-            (f"{sent.broken} malformed records in the rejected topic", rejected, sent.broken),
+            (f"{sent.malformed} malformed records in the rejected topic", rejected, sent.malformed),
             ("no view was too late", summary.late, 0),
         ]
         right = _verdict(console, checks)

@@ -1,7 +1,7 @@
 """The exceptions of the public API; `odradek` exports each of them.
 
-Arguments that make no sense raise ValueError, a port in use or a full disk raises OSError, and a wait that takes too
-long raises TimeoutError.
+Invalid arguments raise ValueError, a port in use or a full disk raises OSError, and a wait that takes too long raises
+TimeoutError.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from odradek_wire.errors import ErrorCode
 
 
 class ClientError(Exception):
-    """The broker cannot be reached, or does not respond as Kafka does. The text is one line."""
+    """The broker cannot be reached, or does not respond as Kafka does; the message is one line."""
 
 
 class KafkaError(ClientError):
@@ -26,7 +26,7 @@ class KafkaError(ClientError):
 
 
 class SettingsError(ValueError):
-    """A setting that Kafka does not know, or a value that it refuses. The text is one line."""
+    """A setting that Kafka does not have, or a value that it refuses; the message is one line."""
 
 
 class DataDirectoryError(ValueError):

@@ -14,7 +14,7 @@ _NAMES = {api.name for api in APIS.values()}
 
 
 class Faults:
-    """The faults of one `Cluster`, which has them in `Cluster.faults`. The first fault that matches a request applies.
+    """The faults of one cluster, as `Cluster.faults`. The first fault that matches a request applies.
 
     - `api` is Kafka's name of the API, such as `"Produce"` or `"Fetch"`.
     - `when="request"` applies the fault before the broker handles the request, `when="response"` after it has handled
@@ -25,8 +25,8 @@ class Faults:
 
     Faults survive `Cluster.stop`, `Cluster.kill` and `Cluster.start`; `Cluster.reset` clears them.
 
-    Each method raises ValueError for an unknown API or error, for `times` below 1 and for a negative delay. With
-    `process=True` it also raises TimeoutError when the child process does not respond within 60 s, and
+    Each method raises ValueError for an unknown API or error, for `times` below 1 and for a negative delay. For a
+    cluster with `process=True` it also raises TimeoutError when the child process does not respond within 60 s, and
     BrokerProcessError when it has exited.
     """
 

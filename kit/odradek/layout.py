@@ -18,8 +18,7 @@ CONTROLLER = "controller"
 _META_PROPERTIES = "meta.properties"
 _CLUSTER_ENTRIES = re.compile(rf"{CONTROLLER}|broker-\d+|lost\+found")
 _REPLICATION_FACTOR_MAX = 3
-_INTERNAL_TOPICS = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
-
+_INTERNAL_TOPIC_SETTINGS = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
 
 PER_BROKER_SETTINGS = frozenset({"listeners", "advertised.listeners", "node.id", "broker.id", "log.dirs", "log.dir"})
 """Settings that must differ between brokers."""
@@ -46,7 +45,7 @@ def cluster_settings(
 
 
 def _refuse_foreign(directory: Path) -> None:
-    """Raise DataDirectoryError for a directory that holds something other than brokers; ignore hidden files."""
+    """Raise DataDirectoryError for a directory that holds something other than brokers' data; ignore hidden files."""
     if not directory.exists():
         return
     if not directory.is_dir():
@@ -81,7 +80,7 @@ def broker_settings(
         found["node.id"] = str(broker_id)
         found["log.dirs"] = str(directory / f"broker-{broker_id}")
         found["metadata.log.dir"] = str(directory / CONTROLLER)
-        found |= dict.fromkeys(_INTERNAL_TOPICS, str(min(brokers, _REPLICATION_FACTOR_MAX)))
+        found |= dict.fromkeys(_INTERNAL_TOPIC_SETTINGS, str(min(brokers, _REPLICATION_FACTOR_MAX)))
     if rack is not None:
         found["broker.rack"] = rack
     return found | dict(common)

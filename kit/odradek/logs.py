@@ -36,7 +36,7 @@ def stream_logger(stream: TextIO, *, as_json: bool, level: str = "info") -> Logg
 
 
 class CapturedLog:
-    """Keeps the last 10,000 log events of a broker, oldest first: those of `logger`, and those that `keep` takes."""
+    """Keeps the last 10,000 log events, oldest first: the events of `logger`, and the arguments of `keep`."""
 
     def __init__(self, level: str = "info") -> None:
         self._entries: deque[Mapping[str, Any]] = deque(maxlen=_KEPT_ENTRIES_MAX)
@@ -60,8 +60,9 @@ class CapturedLog:
 
 
 class _LazyLogger:
-    """Makes its logger at the first event that its level lets through: importing structlog takes longer than starting
-    a broker, and a healthy broker logs little. Without a file descriptor for that import it calls `write`."""
+    """Makes its logger when it logs the first event, because importing structlog takes longer than starting a broker,
+    and a healthy broker logs little. Calls `write` while no file descriptor is left for that import.
+    """
 
     def __init__(
         self,

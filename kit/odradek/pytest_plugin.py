@@ -1,7 +1,7 @@
 """The pytest fixtures `kafka` and `kafka_cluster`, available as soon as Odradek is installed.
 
-The first test that uses a fixture imports the broker, so other test suites do not pay for it. Under pytest-xdist each
-worker has a broker of its own.
+The first test that uses a fixture imports the broker, so a test suite without these tests starts as fast as before.
+Under pytest-xdist each worker has its own broker.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def pytest_runtest_makereport(
     report = yield
     arguments = getattr(item, "funcargs", {})
     if report.when == "call" and report.failed:
-        # A project may have a fixture of this name that is no Cluster.
+        # A project may have another fixture with this name.
         entries = list(getattr(arguments.get("kafka"), "logs", ()))[-_LOG_LINES_MAX:]
         if entries:
             report.sections.append(("Log of the Kafka broker", "\n".join(_line(entry) for entry in entries)))

@@ -24,14 +24,14 @@ from odradek_controller.configs.table import Resource, definitions, nearest, par
 _NOT_SETTINGS = re.compile(r"KAFKA_(VERSION|HEAP_OPTS|OPTS|JMX_|GC_LOG|LOG4J_|JVM_|CLUSTER_ID$)")
 # The one variable of that image without the prefix KAFKA_: its start script formats the storage with this id.
 _CLUSTER_ID = "CLUSTER_ID"
-# Not a setting of Kafka, which reads the cluster id from meta.properties.
+# Our setting for that id. Kafka has no such setting: it reads the cluster id from meta.properties.
 _CLUSTER_ID_SETTING = "cluster.id"
 # Prefixes of settings whose names are not in the table, such as those of one listener.
 _OPEN_PREFIXES = ("listener.name.", "metric.", "metrics.", "config.providers.")
 
 
 class SettingWarning(NamedTuple):
-    """A setting that the broker does not follow: `event` for the log, its name, and a reason if `event` gives none."""
+    """A warning of a setting that the broker does not follow; `event` and the other fields are for the log."""
 
     event: str
     setting: str
@@ -44,7 +44,7 @@ class SettingWarning(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings to start a broker with, and warnings for the log."""
+    """The settings of a broker, and warnings for its log."""
 
     values: Mapping[str, str]
     warnings: tuple[SettingWarning, ...] = ()
@@ -70,8 +70,8 @@ def gather(
     for name in sorted(found):
         if not _known(name):
             reason = why_removed(name)
-            about = f"Kafka removed it: {reason}" if reason else f"Kafka does not have it{_did_you_mean(name)}"
-            warnings.append(SettingWarning("setting is ignored", name, about))
+            reason = f"Kafka removed it: {reason}" if reason else f"Kafka does not have it{_did_you_mean(name)}"
+            warnings.append(SettingWarning("setting is ignored", name, reason))
             del found[name]
     for name, value in (overrides or {}).items():
         if not _known(name):
@@ -180,12 +180,12 @@ def _did_you_mean(name: str) -> str:
 
 def _check(name: str, value: str) -> None:
     definition = definitions(Resource.BROKER).get(name)
-    own = OUR_SETTINGS.get(name)
+    own_values = OUR_SETTINGS.get(name)
     try:
         if definition is not None:
             parse(definition, value)
-        elif own is not None and value not in own:
-            raise SettingsError(f"{name} must be {' or '.join(own)}, got {value!r}")
+        elif own_values is not None and value not in own_values:
+            raise SettingsError(f"{name} must be {' or '.join(own_values)}, got {value!r}")
         elif name in OUR_INTEGERS and not (value.isdecimal() and int(value)):
             raise SettingsError(f"{name} must be an integer of at least 1, got {value!r}")
     except InvalidConfigError as error:
@@ -193,7 +193,7 @@ def _check(name: str, value: str) -> None:
 
 
 def _refuse_several_controllers(voters: str) -> None:
-    """Refuse a quorum: its brokers would start as clusters of their own, each with a part of the records."""
+    """Refuse a quorum of controllers: each broker would become a cluster of its own, with a part of the records."""
     if voters.count("@") > 1:
         raise SettingsError(
             f"controller.quorum.voters must name one controller, got {voters}: Odradek has no KRaft quorum"

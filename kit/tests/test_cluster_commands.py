@@ -176,11 +176,11 @@ def test_a_refused_reassignment_is_shown_and_exits_1(cluster: Cluster, odradek: 
         (["reassign", "none", "--to", "1"], "topic 'none': UNKNOWN_TOPIC_OR_PARTITION"),
         (["reassign", "t", "--to", "1,1"], "Invalid value for '--to': '1,1' names a broker twice"),
         (["reassign", "t", "--to", "1", "-r", "2"], "2 replicas need at least 2 brokers, got 1"),
-        (["reassign", "t", "--to", "1", "--drain", "2"], "--to, --drain and --file exclude each other"),
+        (["reassign", "t", "--to", "1", "--drain", "2"], "--to, --drain and --file cannot be combined"),
         (["elect", "--unclean"], "--unclean may lose records: give the topics or partitions"),
         (
             ["elect", "t:x"],
-            "Invalid value for '[TOPIC[:PARTITION]]...': 't:x' is not of the form topic or topic:partition",
+            "Invalid value for '[TOPIC[:PARTITION]]...': 't:x' is not of the form TOPIC or TOPIC:PARTITION",
         ),
         (["verify", "none"], "topic 'none': UNKNOWN_TOPIC_OR_PARTITION"),
     ],

@@ -343,4 +343,4 @@ def test_up_refuses_settings_of_one_broker_for_several() -> None:
         timeout=WAIT_S,
     )
     assert ended.returncode == 2
-    assert "--brokers excludes node.id: each broker has its own" in ended.stderr
+    assert "--brokers cannot be combined with node.id: each broker has its own" in ended.stderr

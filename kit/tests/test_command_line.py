@@ -132,7 +132,11 @@ def test_a_port_in_use_is_a_one_line_error_and_exit_code_2() -> None:
             ["up", "-o", "listeners=nonsense"],
             "listeners: cannot read 'nonsense', expected NAME://host:port",
         ),
-        (["up", "--port", "0", "-o", "listeners=A://:1"], "--port and -o listeners=… exclude each other"),
+        (["up", "--port", "0", "-o", "listeners=A://:1"], "--port and -o listeners=… cannot be combined"),
+        (
+            ["up", "--zookeeper", "localhost:1", "--broker-id", "1", "-o", "zookeeper.session.timeout.ms=x"],
+            "Invalid value x for configuration zookeeper.session.timeout.ms: Not a number of type INT",
+        ),
         (["nonsense"], "No such command 'nonsense'."),
         (["topics", "list", "-b", "localhost:1"], "no broker responds at localhost:1: Connection refused"),
         (["topics", "list", "-b", "local host:x"], "'local host:x' is not an address like localhost:9092"),

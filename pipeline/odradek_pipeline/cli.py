@@ -1,7 +1,7 @@
 """`odradek pipeline`, also `python -m odradek_pipeline`: the command line of the job.
 
 Owns options, the display of progress, signals and exit codes: 0 when the job has ended or was stopped, 1 when it has
-failed, 2 when it could not start. Imports Spark only to start the job.
+failed, 2 when it could not start. Imports Spark only when it starts the job.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-_PAIR = "NAME=VALUE"
+_OPTION = "NAME=VALUE"
 _SECONDS = "SECONDS"
 
 
@@ -37,8 +37,9 @@ _SECONDS = "SECONDS"
     "-b",
     envvar="ODRADEK_BOOTSTRAP",
     default="127.0.0.1:9092",
+    show_envvar=True,
     metavar="HOST:PORT",
-    help="Address of a broker.",
+    help="Address of a broker, or of several, separated by commas.",
 )
 @click.option(
     "--rejected-topic",
@@ -46,25 +47,44 @@ _SECONDS = "SECONDS"
     show_default="INPUT_TOPIC.rejected",
     help="Topic for records that are not page views.",
 )
-@click.option("--window", default=60.0, help="Length of a window of event time.", metavar=_SECONDS)
-@click.option("--lateness", default=30.0, help="How late a view may come and still count.", metavar=_SECONDS)
 @click.option(
-    "--max-ahead",
-    default=3600.0,
-    help="How far a view's time may be ahead of its record's timestamp.",
+    "--window",
+    type=click.FloatRange(min=0.001),
+    default=60.0,
+    help="Length of a window of event time.",
     metavar=_SECONDS,
 )
-@click.option("--trigger", default=2.0, help="Time between two micro-batches.", metavar=_SECONDS)
-@click.option("--max-offsets", type=int, help="Maximum number of records in a micro-batch.")
-@click.option("--once", is_flag=True, help="Stop at the end of the topic.")
+@click.option(
+    "--lateness",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    help="A view still counts if it is at most this much older than the newest view.",
+    metavar=_SECONDS,
+)
+@click.option(
+    "--max-ahead",
+    type=click.FloatRange(min=0),
+    default=3600.0,
+    help="A view is rejected if its time is further ahead of its record's timestamp.",
+    metavar=_SECONDS,
+)
+@click.option(
+    "--trigger",
+    type=click.FloatRange(min=0.001),
+    default=2.0,
+    help="Time between two micro-batches.",
+    metavar=_SECONDS,
+)
+@click.option("--max-offsets", type=click.IntRange(min=1), help="Maximum number of records in a micro-batch.")
+@click.option("--once", is_flag=True, help="Stop when the records that are in the topic at the start are processed.")
 @click.option("--from-latest", is_flag=True, help="Begin the first run at the end of the topic.")
 @click.option("--tolerate-data-loss", is_flag=True, help="Continue when records were deleted before the job read them.")
-@click.option("--kafka-option", multiple=True, help="Setting of the Kafka clients; may be repeated.", metavar=_PAIR)
+@click.option("--kafka-option", multiple=True, help="Setting of the Kafka clients; may be repeated.", metavar=_OPTION)
 @click.option("--master", default="local[*]", help="Spark master.")
 @click.option(
     "--jar", multiple=True, type=click.Path(path_type=Path), help="Jar of Spark's Kafka connector; may be repeated."
 )
-@click.option("--spark-option", multiple=True, help="Setting of Spark; may be repeated.", metavar=_PAIR)
+@click.option("--spark-option", multiple=True, help="Setting of Spark; may be repeated.", metavar=_OPTION)
 def command(
     input_topic: str,
     output_topic: str,
@@ -87,8 +107,8 @@ def command(
 ) -> int:
     """Count page views per window of event time with Spark, from INPUT_TOPIC to OUTPUT_TOPIC and to Parquet.
 
-    A page view is JSON with "page" and "viewed_at" (ISO 8601). A job that is started again continues from its
-    checkpoint. Ctrl-C stops it after the current micro-batch.
+    A page view is a JSON object with "page" and "viewed_at" (ISO 8601). The next run continues from the checkpoint.
+    Ctrl-C stops the job after the current micro-batch.
     """
     try:
         config = PipelineConfig(
@@ -172,7 +192,7 @@ def _stop_on_signals() -> Iterator[threading.Event]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command for `python -m odradek_pipeline`. Bad input is one line on standard error."""
+    """Run the command for `python -m odradek_pipeline`. Exits 2, with one line on standard error, after bad input."""
     try:
         result = command.main(arguments, prog_name="odradek pipeline", standalone_mode=False)
     except click.ClickException as error:

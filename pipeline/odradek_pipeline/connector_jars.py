@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 
 _COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
-# The connector's dependencies that a Spark distribution does not have; the others must not be there twice.
+# The connector and its dependencies that a Spark distribution lacks; Spark must not find the others twice.
 _NOT_IN_SPARK = (
     "spark-sql-kafka-0-10_{scala}",
     "spark-token-provider-kafka-0-10_{scala}",
@@ -53,8 +53,7 @@ def cached_jars(spark_version: str) -> list[Path]:
 def fetch_jars(spark_version: str) -> list[Path]:
     """Return the connector's jars; the first call on a machine fetches them. Raises JarsUnavailable.
 
-    A folder is renamed to its final name when it is complete. A lock makes other processes wait for the one that
-    fetches.
+    A folder gets its final name when it is complete. A lock makes other processes wait for the one that fetches.
     """
     folder = jars_folder(spark_version)
     if not folder.is_dir():

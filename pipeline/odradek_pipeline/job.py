@@ -40,7 +40,7 @@ OnProgress = Callable[[BatchProgress], None]
 
 
 class PipelineFailed(Exception):
-    """A query ended with an error. The text is its innermost cause in one line; `__cause__` has the whole error."""
+    """A query ended with an error. The message is its innermost cause in one line; `__cause__` has the whole error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def _start_views(config: PipelineConfig, spark: SparkSession) -> StreamingQuery:
             if batch.count() == 0:
                 return
             batch.coalesce(1).write.mode("overwrite").parquet(f"{config.output_directory}/batch_id={batch_id}")
-            as_records(batch).write.format("kafka").options(**_to(config, config.output_topic)).save()
+            as_records(batch).write.format("kafka").options(**_sink_options(config, config.output_topic)).save()
         finally:
             batch.unpersist()
 
@@ -133,7 +133,7 @@ def _start_views(config: PipelineConfig, spark: SparkSession) -> StreamingQuery:
 
 def _start_rejected(config: PipelineConfig, spark: SparkSession) -> StreamingQuery:
     rejected = as_rejected_records(classified(read_topic(config, spark), config.max_ahead_ms))
-    sink = rejected.writeStream.format("kafka").options(**_to(config, config.rejected_topic))
+    sink = rejected.writeStream.format("kafka").options(**_sink_options(config, config.rejected_topic))
     return _start(sink, config, "rejected")
 
 
@@ -146,7 +146,7 @@ def _start(sink: DataStreamWriter, config: PipelineConfig, name: str) -> Streami
     return writer.trigger(processingTime=f"{config.trigger_ms} milliseconds").start()
 
 
-def _to(config: PipelineConfig, topic: str) -> dict[str, str]:
+def _sink_options(config: PipelineConfig, topic: str) -> dict[str, str]:
     return {"kafka.bootstrap.servers": config.bootstrap_servers, "topic": topic, **_client_options(config)}
 
 
@@ -161,7 +161,7 @@ class _BatchReader:
         self.query = query
         self._last_batch_id = -1
 
-    def new(self) -> Iterator[BatchProgress]:
+    def new_batches(self) -> Iterator[BatchProgress]:
         for report in self.query.recentProgress:
             # PySpark 3.5 returns the JSON object, 4.0 a wrapper with typed fields.
             progress: Mapping[str, Any] = json.loads(report.json) if hasattr(report, "json") else report
@@ -172,7 +172,7 @@ class _BatchReader:
 
 def _report(readers: list[_BatchReader], summary: Summary, on_progress: OnProgress) -> Summary:
     for reader in readers:
-        for batch in reader.new():
+        for batch in reader.new_batches():
             on_progress(batch)
             summary = summary.with_batch(batch)
     return summary
@@ -195,7 +195,7 @@ def _stop(query: StreamingQuery) -> None:
 
 
 def _one_line(failure: BaseException) -> str:
-    """Return the last `Caused by` line of an error: Spark wraps causes several times and adds a plan."""
+    """Return the last `Caused by` line of an error, because Spark wraps a cause several times and adds a plan."""
     lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return causes[-1] if causes else (lines[0] if lines else type(failure).__name__)

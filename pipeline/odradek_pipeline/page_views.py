@@ -17,12 +17,12 @@ NO_PAGE = "no page"
 NO_TIME = "no readable viewed_at"
 AHEAD = "viewed_at is ahead of the record's timestamp"
 
-_BROKEN = "_broken"
+_MALFORMED = "_malformed"
 _VIEW = T.StructType(
     [
         T.StructField("page", T.StringType()),
         T.StructField("viewed_at", T.StringType()),
-        T.StructField(_BROKEN, T.StringType()),
+        T.StructField(_MALFORMED, T.StringType()),
     ]
 )
 
@@ -31,7 +31,7 @@ def classified(records: DataFrame, max_ahead_ms: int) -> DataFrame:
     """Add the columns `page`, `viewed_at` and `reason` (null for a view) to Kafka records with value and timestamp."""
     parsed = records.withColumn(
         "_view",
-        F.from_json(F.col("value").cast("string"), _VIEW, {"columnNameOfCorruptRecord": _BROKEN}),
+        F.from_json(F.col("value").cast("string"), _VIEW, {"columnNameOfCorruptRecord": _MALFORMED}),
     ).withColumn("_time", F.try_to_timestamp(F.col("_view.viewed_at")))
     return (
         parsed.withColumn("reason", _reason(max_ahead_ms))
@@ -45,7 +45,7 @@ def _reason(max_ahead_ms: int) -> Column:
     latest = F.col("timestamp") + F.expr(f"make_dt_interval(0, 0, 0, {max_ahead_ms / 1000:.3f})")
     return (
         F.when(F.col("value").isNull(), NO_VALUE)
-        .when(F.col("_view").isNull() | F.col(f"_view.{_BROKEN}").isNotNull(), NOT_JSON)
+        .when(F.col("_view").isNull() | F.col(f"_view.{_MALFORMED}").isNotNull(), NOT_JSON)
         .when(F.coalesce(F.trim(F.col("_view.page")), F.lit("")) == "", NO_PAGE)
         .when(F.col("_time").isNull(), NO_TIME)
         .when(F.col("_time") > latest, AHEAD)
@@ -73,17 +73,22 @@ def views_per_window(page_views: DataFrame, window_ms: int, lateness_ms: int) ->
 
 
 def as_records(counts: DataFrame) -> DataFrame:
-    """Make Kafka records of counts, keyed by page and window: a count that is written twice has the same key,
-    so a reader that keeps the last value of each key, or a compacted topic, has it once."""
-    moment = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
-    start, end = F.date_format("window_start", moment), F.date_format("window_end", moment)
+    """Make Kafka records of counts, keyed by page and window.
+
+    A count that is written twice has the same key, so that a reader that keeps the last value of each key, or a
+    compacted topic, has it once.
+    """
+    iso_8601 = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
+    start, end = F.date_format("window_start", iso_8601), F.date_format("window_end", iso_8601)
     value = F.struct("page", start.alias("window_start"), end.alias("window_end"), "views")
     return counts.select(F.concat_ws("@", "page", start).alias("key"), F.to_json(value).alias("value"))
 
 
 def as_rejected_records(classified_records: DataFrame) -> DataFrame:
-    """Make Kafka records of rejected records, with their key and value. Headers have the reason, and the topic,
-    partition and offset, which identify a record that is written twice."""
+    """Make Kafka records of rejected records, with their key and value.
+
+    Headers have the reason, and the topic, partition and offset, which identify a record that is written twice.
+    """
     headers = [
         F.struct(F.lit(name).alias("key"), column.cast("string").cast("binary").alias("value"))
         for name, column in (

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-_NOTHING: Mapping[str, str] = MappingProxyType({})
+_NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
 
 class PipelineConfigError(ValueError):
-    """A setting of the job that is invalid. The text is one line."""
+    """A setting of the job that is invalid; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class PipelineConfig:
     starting_offsets: Literal["earliest", "latest"] = "earliest"
     fail_on_data_loss: bool = True
     until_caught_up: bool = False
-    kafka_options: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    kafka_options: Mapping[str, str] = field(default_factory=lambda: _NO_OPTIONS)
 
     def __post_init__(self) -> None:
         if not self.rejected_topic:

@@ -37,23 +37,23 @@ class SessionConfig:
     app_name: str = "odradek-pipeline"
 
 
-_LOGGING = Path(__file__).with_name("log4j2.properties")
+_LOG4J_PROPERTIES = Path(__file__).with_name("log4j2.properties")
 
-# For a streaming job on one machine. With the time zone, windows are in UTC wherever the driver runs.
+# For a streaming job on one machine. The time zone puts windows in UTC, whatever the driver's zone is.
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J_PROPERTIES.as_uri()}",
 }
 
 
 def connector_settings(jars: tuple[Path, ...] = ()) -> dict[str, str]:
-    """Return the setting for the connector: the jars given, or those in the cache, or fetched by Maven.
+    """Return the setting for the connector: `jars`, or the jars in the cache, into which Maven fetches them once.
 
-    Without Maven Spark fetches them at each start (`spark.jars.packages`). Raises JarsUnavailable.
+    Without Maven, Spark fetches them at each start (`spark.jars.packages`). Raises JarsUnavailable.
     """
     found = list(jars) or cached_jars(pyspark.__version__)
     if not found and shutil.which("mvn"):

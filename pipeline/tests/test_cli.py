@@ -1,4 +1,4 @@
-"""`python -m odradek_pipeline` as a person meets it."""
+"""The output and the exit codes of `python -m odradek_pipeline`."""
 
 import json
 import signal
@@ -11,13 +11,14 @@ from confluent_kafka import Producer
 
 from odradek_pipeline.cli import main
 
-_GIVEN = ["views", "counts", "--output", "/tmp/counts", "--checkpoint", "/tmp/checkpoint"]
+_ARGUMENTS = ["views", "counts", "--output", "/tmp/counts", "--checkpoint", "/tmp/checkpoint"]
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("options", "message"),
     [
-        (["--window", "0"], "window_ms must be at least 1, got 0"),
+        (["--window", "0"], "Invalid value for '--window': 0.0 is not in the range x>=0.001."),
+        (["--max-offsets", "0"], "Invalid value for '--max-offsets': 0 is not in the range x>=1."),
         (["--kafka-option", "security.protocol"], "--kafka-option must be NAME=VALUE, got 'security.protocol'"),
         (["--spark-option", "=1"], "--spark-option must be NAME=VALUE, got '=1'"),
         (["--windw", "1"], "No such option '--windw'. Did you mean '--window'?"),
@@ -25,13 +26,13 @@ _GIVEN = ["views", "counts", "--output", "/tmp/counts", "--checkpoint", "/tmp/ch
     ],
 )
 def test_a_wrong_option_is_a_one_line_error_and_exit_code_2(
-    options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        main([*_GIVEN, *options])
+        main([*_ARGUMENTS, *options])
 
     assert ended.value.code == 2
-    assert capsys.readouterr() == ("", f"odradek pipeline: {sentence}\n")
+    assert capsys.readouterr() == ("", f"odradek pipeline: {message}\n")
 
 
 def test_reading_the_options_does_not_import_spark() -> None:
@@ -46,7 +47,7 @@ def test_reading_the_options_does_not_import_spark() -> None:
 
 
 def test_a_failed_start_of_spark_is_a_one_line_error_and_exit_code_2() -> None:
-    command = [sys.executable, "-m", "odradek_pipeline", *_GIVEN, "--master", "nowhere"]
+    command = [sys.executable, "-m", "odradek_pipeline", *_ARGUMENTS, "--master", "nowhere"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout) == (2, "")
@@ -71,7 +72,7 @@ def test_ctrl_c_stops_a_job_after_its_batch_with_exit_code_0(servers: str, tmp_p
         assert job.stdout is not None
         lines = []
         for line in job.stdout:
-            # Only once: a second Ctrl-C would end the job immediately.
+            # Only one signal: a second one would end the job immediately.
             if line.startswith("views #") and not any(earlier.startswith("views #") for earlier in lines):
                 job.send_signal(signal.SIGINT)
             lines.append(line.rstrip())

@@ -1,4 +1,4 @@
-"""The whole job over a real broker: Odradek, and Apache Kafka with the same result."""
+"""The whole job over a real broker: Odradek and Apache Kafka have the same result."""
 
 import json
 import threading
@@ -143,7 +143,7 @@ def test_a_batch_repeated_after_a_crash_writes_each_count_once(config: PipelineC
     run(config, spark)
     commits = Path(config.checkpoint_directory, "views", "commits")
     last = max((file for file in commits.iterdir() if file.name.isdigit()), key=lambda file: int(file.name))
-    last.unlink()  # As if the process had died between writing and committing.
+    last.unlink()  # as after a crash between writing and committing
     (commits / f".{last.name}.crc").unlink()
 
     run(config, spark)

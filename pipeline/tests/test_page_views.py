@@ -1,4 +1,4 @@
-"""The job's functions on small frames: what is a view, what is refused and why, how views are counted and written."""
+"""The computation of the job on small frames: views and rejected records, counts, and the records to write."""
 
 import json
 from datetime import UTC, datetime
@@ -132,11 +132,11 @@ def test_a_rejected_record_keeps_its_bytes_and_has_reason_and_source(spark: Spar
 
 @pytest.mark.parametrize("max_ahead_ms", [0, 1, 1500])
 def test_the_limit_for_times_ahead_is_inclusive(spark: SparkSession, max_ahead_ms: int) -> None:
-    at = [
+    values = [
         f'{{"page": "/a", "viewed_at": "2026-11-21T07:00:{ms / 1000:06.3f}Z"}}'
         for ms in (max_ahead_ms, max_ahead_ms + 1)
     ]
 
-    frame = classified(records(spark, *at), max_ahead_ms=max_ahead_ms).orderBy("offset")
+    frame = classified(records(spark, *values), max_ahead_ms=max_ahead_ms).orderBy("offset")
 
     assert [row.reason for row in frame.collect()] == [None, AHEAD]

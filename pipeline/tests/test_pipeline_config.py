@@ -1,4 +1,4 @@
-"""A configuration is complete and possible, or it is refused with a sentence for the person who wrote it."""
+"""The settings of the job: their defaults, and the errors for invalid ones."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from odradek_pipeline.pipeline_config import PipelineConfig, PipelineConfigError
 
-_GIVEN: dict[str, Any] = {
+_REQUIRED: dict[str, Any] = {
     "bootstrap_servers": "127.0.0.1:9092",
     "input_topic": "views",
     "output_topic": "counts",
@@ -16,14 +16,14 @@ _GIVEN: dict[str, Any] = {
 _TOPICS = "input, output and rejected topic must differ, got"
 
 
-def test_a_setting_that_is_not_given_has_its_default() -> None:
-    config = PipelineConfig(**_GIVEN)
+def test_a_missing_setting_has_its_default() -> None:
+    config = PipelineConfig(**_REQUIRED)
 
     assert (config.rejected_topic, config.window_ms, config.lateness_ms) == ("views.rejected", 60_000, 30_000)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "sentence"),
+    ("wrong", "message"),
     [
         ({"input_topic": " "}, "input_topic must not be empty"),
         ({"bootstrap_servers": ""}, "bootstrap_servers must not be empty"),
@@ -40,8 +40,8 @@ def test_a_setting_that_is_not_given_has_its_default() -> None:
         ({"starting_offsets": "yesterday"}, "starting_offsets must be earliest or latest, got yesterday"),
     ],
 )
-def test_an_invalid_setting_is_refused(wrong: dict[str, Any], sentence: str) -> None:
+def test_an_invalid_setting_is_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(PipelineConfigError) as refused:
-        PipelineConfig(**{**_GIVEN, **wrong})
+        PipelineConfig(**{**_REQUIRED, **wrong})
 
-    assert str(refused.value) == sentence
+    assert str(refused.value) == message

@@ -1,4 +1,4 @@
-"""Spark's report about a micro-batch, read and said."""
+"""Spark's report of a micro-batch, as a value and as a line."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 """The `odradek` command line.
 
-Owns the list of commands, the exit codes and the errors, which have one line. Each command is a module of this package,
-which is imported only when the command is called, so that `odradek up` starts quickly.
+Owns the list of commands and the exit codes, and prints an error as one line. Each command is a module of this package;
+it is imported only when the command is called, so that `odradek up` starts quickly.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import click
 
 COMMANDS = {
-    "up": "Start a broker, or several; print the bootstrap address.",
+    "up": "Start a broker, or several; print their bootstrap address.",
     "ready": "Wait until a broker responds.",
     "topics": "List, describe, create and delete topics; add partitions.",
     "produce": "Write records to a topic, from arguments or standard input.",
@@ -23,7 +23,7 @@ COMMANDS = {
     "elect": "Elect preferred leaders, or unclean leaders.",
     "verify": "Compare the replicas of topics; show the first difference.",
     "configs": "Show and change the settings of topics and brokers.",
-    "pipeline": "Run a streaming job with Spark; needs the extra spark.",
+    "pipeline": "Run a streaming job with Spark; needs odradek[spark].",
     "demo": "Run a broker, a producer of page views and the streaming job.",
 }
 EXIT_ERROR = 2
@@ -53,8 +53,10 @@ def command() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command. Exits with the code that it returns, or 0; with 2 after bad input, or when no broker responds,
-    with one line on standard error; and with 130 on Ctrl-C."""
+    """Run the command, and exit with the code that it returns, or 0.
+
+    Exits 2, with one line on standard error, after bad input or when no broker responds, and 130 on Ctrl-C.
+    """
     try:
         result = command.main(arguments, prog_name="odradek", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

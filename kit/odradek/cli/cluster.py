@@ -31,7 +31,8 @@ class ClusterView:
 
     state: ClusterState
     moves: Sequence[Reassignment]
-    shares: Mapping[TopicPartition, float]
+    copied: Mapping[TopicPartition, float]
+    """The share of the new replicas' bytes that is copied, of partitions with new replicas."""
 
     @property
     def offline(self) -> list[PartitionInfo]:
@@ -85,8 +86,8 @@ class ClusterView:
 def command(bootstrap: str, as_json: bool, once: bool, every: float) -> int:
     """Watch brokers and their racks, offline and under-replicated partitions, and reassignments.
 
-    On a terminal it updates the view until Ctrl-C. With --once, with --json, and when the output is not a terminal, it
-    shows the state once and exits 1 if a partition is offline or under-replicated.
+    On a terminal, updates the view until Ctrl-C. With --once, with --json, and when the output is not a terminal, shows
+    the state once and exits 1 if a partition is offline or under-replicated.
     """
     with connected(bootstrap) as client:
         if as_json or once or not sys.stdout.isatty():
@@ -106,7 +107,7 @@ def command(bootstrap: str, as_json: bool, once: bool, every: float) -> int:
                 try:
                     live.update(_rendered(_cluster_view(client)), refresh=True)
                 except ClientError as error:
-                    # The broker does not respond; the next update connects again, to any broker of the bootstrap list.
+                    # The next update connects again, to any broker of the bootstrap list.
                     client.close()
                     live.update(str(error), refresh=True)
 
@@ -131,7 +132,7 @@ def _document(view: ClusterView) -> dict[str, Any]:
                 "replicas": list(move.replicas),
                 "adding": list(move.adding),
                 "removing": list(move.removing),
-                "copied": round(view.shares.get((move.topic, move.index), 1.0), 4),
+                "copied": round(view.copied.get((move.topic, move.index), 1.0), 4),
             }
             for move in view.moves
         ],
@@ -171,5 +172,5 @@ def _rendered(view: ClusterView) -> RenderableType:
             if len(partitions) > _PARTITIONS_MAX:
                 parts.append(Text(f"and {len(partitions) - _PARTITIONS_MAX} more", style="dim"))
     if view.moves:
-        parts += [Text("reassignments", style="bold"), bars(view.moves, view.shares)]
+        parts += [Text("reassignments", style="bold"), bars(view.moves, view.copied)]
     return Group(*parts)

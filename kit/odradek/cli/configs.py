@@ -15,7 +15,7 @@ from odradek_wire.messages.incremental_alter_configs import (
 
 _TOPIC, _BROKER = 2, 4
 _SET, _DELETE = 0, 1
-# The values of config_source in DescribeConfigs (KIP-226), under names of ours.
+# Short names for the values of config_source in DescribeConfigs (KIP-226).
 _SOURCES = {
     1: "topic",
     2: "broker",
@@ -30,10 +30,7 @@ _SOURCES = {
 
 @click.group()
 def command() -> None:
-    """Show and change the settings of topics and brokers.
-
-    RESOURCE is the name of a topic, broker:ID, or broker: for the default of all brokers.
-    """
+    """Show and change the settings of topics and brokers."""
 
 
 def _resource(text: str) -> tuple[int, str]:
@@ -47,11 +44,14 @@ def _resource(text: str) -> tuple[int, str]:
 @click.option("--all", "everything", is_flag=True, help="Include settings that have their default value.")
 @click.argument("resource")
 def show_configs(bootstrap: str, as_json: bool, everything: bool, resource: str) -> None:
-    """Show the settings of RESOURCE, and where each was set."""
+    """Show the settings of RESOURCE, and the source of each value.
+
+    RESOURCE is the name of a topic, broker:1 for the broker with the id 1, or broker: for the default of all brokers.
+    """
     kind, name = _resource(resource)
     request = DescribeConfigsRequest([DescribeConfigsRequest.DescribeConfigsResource(kind, name, None)])
     with connected(bootstrap) as client:
-        node_id = _node(client, kind, name)
+        node_id = _serving_broker(client, kind, name)
         (result,) = client.call_broker(node_id, request, DescribeConfigsResponse).results
         if result.error_code != ErrorCode.NONE:
             raise KafkaError(result.error_code, resource, result.error_message)
@@ -73,7 +73,10 @@ def show_configs(bootstrap: str, as_json: bool, everything: bool, resource: str)
 @click.argument("resource")
 @click.argument("settings", nargs=-1, required=True, metavar="NAME=VALUE...")
 def set_configs(bootstrap: str, resource: str, settings: tuple[str, ...]) -> None:
-    """Set settings of RESOURCE."""
+    """Set settings of RESOURCE.
+
+    RESOURCE is the name of a topic, broker:1 for the broker with the id 1, or broker: for the default of all brokers.
+    """
     _alter(bootstrap, resource, [(name, _SET, value) for name, value in parse_settings(settings).items()])
 
 
@@ -82,7 +85,10 @@ def set_configs(bootstrap: str, resource: str, settings: tuple[str, ...]) -> Non
 @click.argument("resource")
 @click.argument("names", nargs=-1, required=True)
 def unset_configs(bootstrap: str, resource: str, names: tuple[str, ...]) -> None:
-    """Remove settings of RESOURCE, which then have their default value."""
+    """Remove settings of RESOURCE: each has its default again.
+
+    RESOURCE is the name of a topic, broker:1 for the broker with the id 1, or broker: for the default of all brokers.
+    """
     _alter(bootstrap, resource, [(name, _DELETE, None) for name in names])
 
 
@@ -91,16 +97,16 @@ def _alter(bootstrap: str, resource: str, changes: list[tuple[str, int, str | No
     configs = [IncrementalAlterConfigsRequest.AlterableConfig(*change) for change in changes]
     request = IncrementalAlterConfigsRequest([IncrementalAlterConfigsRequest.AlterConfigsResource(kind, name, configs)])
     with connected(bootstrap) as client:
-        node_id = _node(client, kind, name)
+        node_id = _serving_broker(client, kind, name)
         (result,) = client.call_broker(node_id, request, IncrementalAlterConfigsResponse).responses
         if result.error_code != ErrorCode.NONE:
             raise KafkaError(result.error_code, resource, result.error_message)
 
 
-def _node(client: Client, kind: int, name: str) -> int:
-    """Return the broker to ask: the one that is named, or any for a topic and for the default of all brokers."""
+def _serving_broker(client: Client, kind: int, name: str) -> int:
+    """Return the broker that is named; for a topic and for the default of all brokers any broker serves the request."""
     if kind == _BROKER and name:
         if not name.isdecimal():
-            raise click.ClickException(f"broker:{name} must be broker: and the id of a broker, such as broker:1")
+            raise click.ClickException(f"broker:{name} must name the id of a broker, such as broker:1")
         return int(name)
     return client.node_ids()[0]

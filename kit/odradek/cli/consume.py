@@ -32,7 +32,7 @@ from odradek.client.records import LATEST, ConsumerRecord, list_offsets, read
     help=positions.HELP,
 )
 @click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after this number of records.")
-@click.option("-f", "--follow", is_flag=True, help="Do not stop at the end; wait for new records until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Wait for new records at the end, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document per line.")
 def command(
     bootstrap: str,
@@ -90,7 +90,7 @@ def _as_json(topic: str, found: ConsumerRecord) -> str:
 
 
 def _bytes(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Return UTF-8 as text, and other bytes in base64 under a name with the suffix _base64, so that no byte is lost."""
+    """Return bytes that are UTF-8 as text; other bytes in base64, under a name that ends in _base64."""
     if data is None:
         return {name: None}
     try:

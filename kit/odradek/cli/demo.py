@@ -9,7 +9,7 @@ import click
 def command() -> int:
     """Run a broker, a producer of page views and the streaming job, and check the result; takes about a minute.
 
-    The environment variable BOOTSTRAP names another broker to use.
+    Starts no broker if the environment variable BOOTSTRAP has the address of one.
     """
     try:
         from rich.console import Console

@@ -24,9 +24,9 @@ _PREFERRED, _UNCLEAN = 0, 1
 )
 @click.argument("partitions", nargs=-1, type=topic_partition, metavar="[TOPIC[:PARTITION]]...")
 def command(bootstrap: str, as_json: bool, unclean: bool, partitions: tuple[tuple[str, int | None], ...]) -> int:
-    """Elect the preferred leader, which is the first replica, of the partitions named, or of all partitions.
+    """Elect the preferred leader, which is the first replica, of the named partitions, or of all partitions.
 
-    Shows only partitions that need an election. Exits 1 if one of them fails.
+    Shows only partitions that needed an election. Exits 1 if an election failed.
     """
     if unclean and not partitions:
         raise click.UsageError("--unclean may lose records: give the topics or partitions")

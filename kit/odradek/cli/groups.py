@@ -17,7 +17,8 @@ from odradek_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommi
 from odradek_wire.uuid import ZERO_UUID
 
 _NO_GENERATION = -1
-_FIRST_COMMIT_BY_ID = 10
+# From this version of OffsetCommit on, a request has topic ids, not names (KIP-848).
+_TOPIC_ID_VERSION = 10
 
 
 @click.group()
@@ -90,7 +91,7 @@ def describe(bootstrap: str, as_json: bool, members: bool, group: str) -> None:
 @bootstrap_option
 @click.argument("groups", nargs=-1, required=True)
 def delete(bootstrap: str, groups: tuple[str, ...]) -> None:
-    """Delete GROUPS, which must have no members, with their offsets."""
+    """Delete GROUPS, which must have no members, and their committed offsets."""
     with connected(bootstrap) as client:
         for group in groups:
             (result,) = client.call_group(
@@ -116,8 +117,8 @@ def reset(bootstrap: str, group: str, topic: str, target: str) -> None:
             OffsetCommitRequest.OffsetCommitRequestPartition(partition, offset, committed_metadata="")
             for partition, offset in sorted(offsets.items())
         ]
-        by_id = client.version(OffsetCommitRequest.API_KEY) >= _FIRST_COMMIT_BY_ID
-        topic_id = client.topic(topic).topic_id if by_id else ZERO_UUID
+        has_topic_ids = client.version(OffsetCommitRequest.API_KEY) >= _TOPIC_ID_VERSION
+        topic_id = client.topic(topic).topic_id if has_topic_ids else ZERO_UUID
         request = OffsetCommitRequest(
             group,
             _NO_GENERATION,

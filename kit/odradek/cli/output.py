@@ -24,8 +24,9 @@ bootstrap_option: Callable[[Command], Command] = click.option(
     default="localhost:9092",
     show_default=True,
     envvar="ODRADEK_BOOTSTRAP",
+    show_envvar=True,
     metavar="HOST:PORT",
-    help="Address of a broker.",
+    help="Address of a broker, or of several, separated by commas.",
 )
 json_option: Callable[[Command], Command] = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

@@ -13,7 +13,7 @@ def topic_partition(text: str) -> tuple[str, int | None]:
     """Parse TOPIC or TOPIC:PARTITION; no topic's name has a colon. The partition is None without one."""
     topic, separator, index = text.partition(":")
     if not topic or (separator and not index.isdecimal()):
-        raise click.BadParameter(f"{text!r} is not of the form topic or topic:partition")
+        raise click.BadParameter(f"{text!r} is not of the form TOPIC or TOPIC:PARTITION")
     return topic, int(index) if separator else None
 
 

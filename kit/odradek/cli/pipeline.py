@@ -1,4 +1,4 @@
-"""`odradek pipeline`: the job of odradek_pipeline, whose command line is its own."""
+"""`odradek pipeline`: the command line of the package odradek_pipeline."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import click
 from odradek.client import Client
 from odradek.client.records import EARLIEST, LATEST, list_offsets
 
-HELP = "beginning, end, an offset, or @MS (the first record at or after that time, in ms since 1970)."
+HELP = "beginning, end, an offset, or @MS: the first record at or after this time, in ms since 1970."
 
 
 def offsets_at(client: Client, topic: str, position: str) -> dict[int, int]:

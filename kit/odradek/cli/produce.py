@@ -20,9 +20,14 @@ from odradek_wire.records.record import Record
 @click.argument("values", nargs=-1)
 @click.option("-k", "--key", help="The key of every record.")
 @click.option("-K", "--key-separator", metavar="TEXT", help="Split each value into key and value at TEXT.")
-@click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record.")
 @click.option(
-    "-p", "--partition", type=click.IntRange(min=0), help="Default: the key decides, or the partitions take turns."
+    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record; may be repeated."
+)
+@click.option(
+    "-p",
+    "--partition",
+    type=click.IntRange(min=0),
+    help="Partition of every record. Default: by the key; records without a key go to the partitions in turn.",
 )
 @click.option("--tombstone", is_flag=True, help="Write one record with the key and a null value.")
 def command(
@@ -35,9 +40,12 @@ def command(
     partition: int | None,
     tombstone: bool,
 ) -> None:
-    """Write a record to TOPIC for each of VALUES, or each line of standard input. Waits for acknowledgements."""
+    """Write a record to TOPIC for each of VALUES or, without VALUES, for each line of standard input.
+
+    Waits until all records are acknowledged (acks=all).
+    """
     if key is not None and key_separator is not None:
-        raise click.UsageError("--key and --key-separator exclude each other")
+        raise click.UsageError("--key and --key-separator cannot be combined")
     if tombstone and (key is None or values):
         raise click.UsageError("--tombstone needs --key and takes no values")
     pairs = [_header(header) for header in headers]

@@ -22,9 +22,9 @@ _RETRY_BACKOFF_S = 0.02
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait.",
+    help="Give up after this time.",
 )
-@click.option("--container", is_flag=True, help="Find the address in this container's KAFKA_LISTENERS.")
+@click.option("--container", is_flag=True, help="Use the address in this container's KAFKA_LISTENERS.")
 def command(bootstrap: str, timeout_s: float, container: bool) -> int:
     """Wait until a broker responds to a Metadata request. Exits 0 when it does, 1 after the timeout."""
     if container:
@@ -43,7 +43,7 @@ def command(bootstrap: str, timeout_s: float, container: bool) -> int:
 
 
 def _own_address() -> str:
-    # Imported only in a container, because it imports the broker's settings.
+    # Imported only with --container, because it imports the broker's settings, which takes time.
     from odradek.cli.in_container import own_address
 
     try:

@@ -48,15 +48,15 @@ _POLL_S = 0.5
 @click.option(
     "--file",
     type=click.File(encoding="utf-8", errors="replace"),
-    metavar="JSON",
-    help="Move the replicas as this plan of kafka-reassign-partitions says.",
+    metavar="FILE",
+    help="Move the replicas as in this JSON plan of kafka-reassign-partitions.",
 )
 @click.option(
     "--throttle",
     "bytes_per_s",
     type=click.IntRange(min=1),
     metavar="BYTES/S",
-    help="Limit for the copying of each broker.",
+    help="Limit the copying of each broker to this rate.",
 )
 @click.option(
     "--generate", is_flag=True, help="Only print the plan, as JSON for --file or for kafka-reassign-partitions."
@@ -88,7 +88,7 @@ def command(
     Exits 1 if the controller refused a reassignment or, with --verify, if one is not done.
     """
     if generate + verify + cancel > 1:
-        raise click.UsageError("--generate, --verify and --cancel exclude each other")
+        raise click.UsageError("--generate, --verify and --cancel cannot be combined")
     with connected(bootstrap) as client:
         state = cluster_state(client)
         try:
@@ -117,7 +117,7 @@ def _plan(
 ) -> dict[TopicPartition, list[int]] | None:
     """Return the plan that the options describe, or None without --to, --drain and --file."""
     if sum(each is not None for each in (brokers, drain, file)) > 1:
-        raise click.UsageError("--to, --drain and --file exclude each other")
+        raise click.UsageError("--to, --drain and --file cannot be combined")
     if replicas is not None and brokers is None:
         raise click.UsageError("--replicas needs --to")
     if brokers is not None:

@@ -18,7 +18,7 @@ BARS_MAX = 15
 
 
 def bars(moves: Sequence[Reassignment], shares: Mapping[TopicPartition, float]) -> Table:
-    """Make a line for each reassignment: the partition, the brokers that join and leave, the share that is copied."""
+    """Make a line for each reassignment: the partition, new and leaving brokers, and the share that is copied."""
     table = Table.grid(padding=(0, 1))
     for move in moves[:BARS_MAX]:
         share = shares.get((move.topic, move.index), 0.0)
@@ -34,7 +34,7 @@ def bars(moves: Sequence[Reassignment], shares: Mapping[TopicPartition, float]) 
 
 
 class ReassignmentProgress:
-    """A live view on standard error for the length of a `with` block; `quiet` shows nothing."""
+    """A live view on standard error in a `with` block; shows nothing if `quiet`, or if this is no terminal."""
 
     def __init__(self, total: int, *, quiet: bool) -> None:
         self._total = total

@@ -16,7 +16,8 @@ from odradek_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopic
 from odradek_wire.uuid import ZERO_UUID, uuid_to_text
 
 _TIMEOUT_MS = 30_000
-_FIRST_DELETE_BY_ID = 6
+# From this version of DeleteTopics on, a request has names and topic ids (KIP-516).
+_TOPIC_STATES_VERSION = 6
 
 
 @click.group()
@@ -49,9 +50,9 @@ def list_topics(bootstrap: str, as_json: bool, internal: bool) -> None:
 @json_option
 @click.argument("topic")
 def describe(bootstrap: str, as_json: bool, topic: str) -> None:
-    """Show the partitions of TOPIC: leader, replicas, in-sync replicas, log start and end offsets.
+    """Show the leader, replicas, ISR and offsets of each partition of TOPIC.
 
-    A partition without a leader has no offsets.
+    The offsets are the start and the end of the log; they are empty for a partition without a leader.
     """
     with connected(bootstrap) as client:
         partitions = client.topic(topic).partitions
@@ -75,13 +76,17 @@ def describe(bootstrap: str, as_json: bool, topic: str) -> None:
 @command.command("create")
 @bootstrap_option
 @click.argument("topic")
-@click.option("-p", "--partitions", type=click.IntRange(min=1), help="Default: the broker's num.partitions.")
-@click.option("-r", "--replicas", type=click.IntRange(min=1), help="Default: the broker's default.replication.factor.")
+@click.option("-p", "--partitions", type=click.IntRange(min=1), help="Number of partitions. Default: num.partitions.")
+@click.option(
+    "-r", "--replicas", type=click.IntRange(min=1), help="Replicas per partition. Default: default.replication.factor."
+)
 @click.option(
     "-a", "--assign", "assigned", type=broker_ids, multiple=True,
     metavar="1,2,3", help="Brokers of one partition, the preferred leader first; repeat it for each partition.",
 )  # fmt: skip
-@click.option("-o", "--option", "options", multiple=True, metavar="NAME=VALUE", help="A setting of the topic.")
+@click.option(
+    "-o", "--option", "options", multiple=True, metavar="NAME=VALUE", help="A setting of the topic; may be repeated."
+)
 def create(
     bootstrap: str,
     topic: str,
@@ -92,7 +97,7 @@ def create(
 ) -> None:
     """Create TOPIC."""
     if assigned and (partitions is not None or replicas is not None):
-        raise click.UsageError("--assign excludes --partitions and --replicas, because it decides both")
+        raise click.UsageError("--assign cannot be combined with --partitions and --replicas: it determines both")
     settings = [CreateTopicsRequest.CreatableTopicConfig(*item) for item in parse_settings(options).items()]
     wanted = CreateTopicsRequest.CreatableTopic(
         topic,
@@ -115,7 +120,7 @@ def create(
 def delete(bootstrap: str, topics: tuple[str, ...]) -> None:
     """Delete TOPICS with all their records."""
     with connected(bootstrap) as client:
-        if client.version(DeleteTopicsRequest.API_KEY) >= _FIRST_DELETE_BY_ID:
+        if client.version(DeleteTopicsRequest.API_KEY) >= _TOPIC_STATES_VERSION:
             states = [DeleteTopicsRequest.DeleteTopicState(name, ZERO_UUID) for name in topics]
             request = DeleteTopicsRequest(topics=states, timeout_ms=_TIMEOUT_MS)
         else:

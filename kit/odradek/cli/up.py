@@ -22,39 +22,40 @@ from odradek.logs import LEVELS, stream_logger
 from odradek.settings import gather
 from odradek_broker.embedded import EmbeddedCluster
 from odradek_broker.logger import Logger
+from odradek_controller.configs.definition import InvalidConfigError
 from odradek_controller.configs.removed import why_removed
-from odradek_controller.configs.table import Release, Resource, definitions
+from odradek_controller.configs.table import Release, Resource, definitions, parse
 from odradek_log.log_errors import LogDirectoryError
 
 _DEFAULT_PORT = 9092
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), help="Default: 9092. 0 takes a free port.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on. Default: 9092; 0 chooses a free port.")
 @click.option(
     "--brokers",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Number of brokers, on consecutive ports.",
+    help="Number of brokers in this process; with --port 0 each has a free port, otherwise consecutive ones.",
 )
 @click.option(
     "--zookeeper",
     metavar="HOST:PORT[/CHROOT]",
-    help="Join the cluster of this ZooKeeper, whose other brokers may be Apache Kafka up to 3.9.",
+    help="Run one broker of the cluster in this ZooKeeper; other brokers may be Apache Kafka up to 3.9.",
 )
-@click.option("--broker-id", type=click.IntRange(min=0), help="Id of this broker; with --zookeeper.")
+@click.option("--broker-id", type=click.IntRange(min=0), help="Id of the broker; only with --zookeeper.")
 @click.option("--host", default="localhost", show_default=True, help="Host to listen on and to advertise.")
-@click.option("--data", type=click.Path(path_type=Path), help="Data directory. Default: a temporary directory.")
+@click.option("--data", type=click.Path(path_type=Path), help="Data directory. Default: a temporary one.")
 @click.option("--durable", is_flag=True, help="Acknowledge records only when they are on the disk (fdatasync).")
-@click.option("--config", "file", type=click.Path(path_type=Path), help="A server.properties file, as Kafka's.")
+@click.option("--config", "file", type=click.Path(path_type=Path), help="Kafka's server.properties file.")
 @click.option(
     "-o",
     "--option",
     "options",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A setting, with Kafka's name; may be repeated.",
+    help="A broker setting of Kafka; may be repeated.",
 )
 @click.option(
     "-t",
@@ -92,9 +93,9 @@ def command(
     log_level: str,
     log_json: bool,
 ) -> int:
-    """Start a broker, or several, and run until SIGINT or SIGTERM.
+    """Start a broker, or several, and run until Ctrl-C, SIGINT or SIGTERM.
 
-    Prints the value for bootstrap.servers as soon as all brokers respond.
+    Prints the value for a client's bootstrap.servers when all brokers respond, and logs to standard error.
     """
     overrides: dict[str, object] = dict(parse_settings(options))
     if emulate is not None:
@@ -106,24 +107,29 @@ def command(
     if zookeeper is not None and broker_id is None:
         raise click.UsageError("--zookeeper needs --broker-id")
     if zookeeper is not None and (brokers > 1 or topics):
-        raise click.UsageError("--zookeeper excludes --brokers and --topic")
+        raise click.UsageError("--zookeeper cannot be combined with --brokers and --topic")
     if port is not None and "listeners" in overrides:
-        raise click.UsageError("--port and -o listeners=… exclude each other")
+        raise click.UsageError("--port and -o listeners=… cannot be combined")
     # Kafka 4.3 has removed the settings of ZooKeeper mode, which 3.9 has.
-    of_39 = definitions(Resource.BROKER, Release.KAFKA_3_9) if zookeeper is not None else {}
-    of_zookeeper = {name: str(overrides.pop(name)) for name in list(overrides) if name in of_39 and why_removed(name)}
-    wanted = dict(_topic(topic) for topic in topics)
+    definitions_3_9 = definitions(Resource.BROKER, Release.KAFKA_3_9) if zookeeper is not None else {}
+    removed = {
+        name: str(overrides.pop(name)) for name in list(overrides) if name in definitions_3_9 and why_removed(name)
+    }
+    partitions_of_topics = dict(_topic(topic) for topic in topics)
     logger = stream_logger(sys.stderr, as_json=log_json, level=log_level)
     try:
+        for name, value in removed.items():
+            parse(definitions_3_9[name], value)
         settings = gather(file=file, environment=os.environ if container else None, overrides=overrides)
-    except SettingsError as error:
+    except (InvalidConfigError, SettingsError) as error:
         raise click.ClickException(str(error)) from error
     for warning in settings.warnings:
         warning.log(logger)
     values = dict(settings.values)
     if brokers > 1 and PER_BROKER_SETTINGS & set(values):
         raise click.UsageError(
-            f"--brokers excludes {', '.join(sorted(PER_BROKER_SETTINGS & set(values)))}: each broker has its own"
+            f"--brokers cannot be combined with {', '.join(sorted(PER_BROKER_SETTINGS & set(values)))}: each broker has"
+            " its own"
         )
     with ExitStack() as stack:
         if data is None and not {"log.dirs", "log.dir"} & set(values):
@@ -131,22 +137,22 @@ def command(
             # The temporary directory is removed with the process, so an fsync has no use.
             values.setdefault("odradek.sync", "false")
         try:
-            statics = _settings_of_brokers(values, brokers, host, port, data, container=container)
+            broker_settings = _settings_of_brokers(values, brokers, host, port, data, container=container)
         except DataDirectoryError as error:
             raise click.ClickException(str(error)) from error
         loop = new_event_loop()
         log_refused_accepts(loop, logger)
         try:
             if zookeeper is None:
-                loop.run_until_complete(_serve(statics, wanted, logger))
+                loop.run_until_complete(_serve(broker_settings, partitions_of_topics, logger))
             else:
                 identity = {"zookeeper.connect": zookeeper, "broker.id": str(broker_id), "node.id": str(broker_id)}
-                static = {**statics[0], **of_zookeeper, **identity}
-                loop.run_until_complete(_serve_process(static, zookeeper, logger))
+                settings_3_9 = {**broker_settings[0], **removed, **identity}
+                loop.run_until_complete(_serve_over_zookeeper(settings_3_9, zookeeper, logger))
         except ImportError as error:
-            raise click.ClickException(f"{error}: run pip install odradek[zookeeper]") from error
+            raise click.ClickException(f"cannot import {error.name}: run pip install 'odradek[zookeeper]'") from error
         except OSError as error:
-            raise click.ClickException(f"{error.strerror or error}{_location(error, statics[0])}") from error
+            raise click.ClickException(f"{error.strerror or error}{_location(error, broker_settings[0])}") from error
         except (LogDirectoryError, ValueError) as error:
             raise click.ClickException(str(error)) from error
         finally:
@@ -160,14 +166,14 @@ def _settings_of_brokers(
     """Return the settings of each broker."""
     if port is None and container and "listeners" not in values:
         values |= default_listeners(values)
-    first = _DEFAULT_PORT if port is None else port
+    first_port = _DEFAULT_PORT if port is None else port
     if port is not None:
         values.pop("listeners", None)
     if data is None:
-        return [{"listeners": f"PLAINTEXT://{format_address(host, first)}"} | values]
+        return [{"listeners": f"PLAINTEXT://{format_address(host, first_port)}"} | values]
     for name in ("log.dirs", "log.dir"):
         values.pop(name, None)
-    ports = [first + number if first else 0 for number in range(brokers)]
+    ports = [first_port + number if first_port else 0 for number in range(brokers)]
     return cluster_settings(values, data, host, ports, [None] * brokers)
 
 
@@ -189,17 +195,17 @@ async def _wait_for_end(stopped: asyncio.Event, failed: asyncio.Event) -> None:
         raise click.ClickException("every log directory has failed, so no broker is left")
 
 
-async def _serve_process(static: dict[str, str], zookeeper: str, logger: Logger) -> None:
+async def _serve_over_zookeeper(settings: dict[str, str], zookeeper: str, logger: Logger) -> None:
     # Imported only with --zookeeper, because it imports kazoo.
     from odradek_broker.environment import BrokerEnvironment
     from odradek_broker.zookeeper.broker_process import DEFAULTS, BrokerProcess
     from odradek_controller.zookeeper.kazoo_client import KazooZooKeeper
 
     stopped = _stop_signal()
-    timeout_ms = int({**DEFAULTS, **static}["zookeeper.session.timeout.ms"])
+    timeout_ms = int({**DEFAULTS, **settings}["zookeeper.session.timeout.ms"])
     zk = await KazooZooKeeper.connect(zookeeper, session_timeout_ms=timeout_ms, reporter=logger)
     try:
-        process = await BrokerProcess.start(static, zk, BrokerEnvironment.of(static, log=logger))
+        process = await BrokerProcess.start(settings, zk, BrokerEnvironment.of(settings, log=logger))
         try:
             listener = process.node.listeners[0]
             click.echo(format_address(listener.advertised_host, listener.advertised_port))
@@ -211,11 +217,11 @@ async def _serve_process(static: dict[str, str], zookeeper: str, logger: Logger)
         await zk.close()
 
 
-async def _serve(statics: list[dict[str, str]], topics: dict[str, int], logger: Logger) -> None:
+async def _serve(broker_settings: list[dict[str, str]], topics: dict[str, int], logger: Logger) -> None:
     stopped = _stop_signal()
-    cluster = await EmbeddedCluster.start(statics, log=logger)
+    cluster = await EmbeddedCluster.start(broker_settings, log=logger)
     try:
-        # Topics that are in the data directory already stay as they are.
+        # The topics of the data directory keep their partitions.
         existing = cluster.controller.image.topics
         await cluster.create_topics({name: partitions for name, partitions in topics.items() if name not in existing})
         listeners = [node.listeners[0] for node in cluster.nodes.values()]
@@ -233,7 +239,7 @@ def _topic(text: str) -> tuple[str, int]:
 
 
 def _location(error: OSError, values: dict[str, str]) -> str:
-    """Return the file of the error, or the listeners and data directories that may have caused it."""
+    """Return the file that the error names, or the listeners and data directories that may have caused it."""
     if error.filename is not None:
         return f": {error.filename}"
     if isinstance(error, ConnectionError | TimeoutError):

@@ -24,8 +24,8 @@ _CLEANUP_POLICY = "cleanup.policy"
 def command(bootstrap: str, as_json: bool, internal: bool, topics: tuple[str, ...]) -> int:
     """Compare the replicas of TOPICS, or of all topics, up to the high watermark.
 
-    For each partition it shows the first offset where two replicas differ, and their brokers. Exits 1 if replicas
-    differ or if one could not be compared.
+    Shows for each partition the first offset where two replicas differ, and their brokers. Exits 1 if replicas differ
+    or if a replica cannot be compared.
     """
     with connected(bootstrap) as client:
         state = cluster_state(client, topics or None, internal=internal or bool(topics))

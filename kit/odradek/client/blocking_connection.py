@@ -23,13 +23,13 @@ R = TypeVar("R", bound=Message)
 
 _LENGTH = struct.Struct(">i")
 _CORRELATION_ID_SIZE = 4
-# Every broker serves version 0, so that no second request with a lower version is needed.
+# Every broker serves version 0, so the client needs no second request with a lower version.
 _HANDSHAKE_VERSION = 0
 _RESPONSE_BYTES_MAX = 1 << 30
 
 
 class BlockingConnection:
-    """A connection that has asked the broker for its API versions. All methods raise ClientError."""
+    """A connection to a broker whose API versions are known. All methods raise ClientError."""
 
     def __init__(self, host: str, port: int, *, timeout_s: float, client_id: str = "odradek") -> None:
         self.address = f"{host}:{port}"

@@ -23,7 +23,8 @@ T = TypeVar("T")
 DEFAULT_BOOTSTRAP = "localhost:9092"
 _DEFAULT_PORT = 9092
 _GROUP = 0
-_FIRST_BATCHED_FIND_COORDINATOR = 4
+# From this version of FindCoordinator on, a request has several keys (KIP-699).
+_MULTI_KEY_VERSION = 4
 _COORDINATOR_NOT_READY = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
 )
@@ -79,29 +80,29 @@ class Client:
 
     def call(self, request: Message, response: type[R], *, timeout_s: float | None = None) -> R:
         """Send a request to any broker of the cluster."""
-        return self._any().call(request, response, timeout_s=timeout_s)
+        return self._any_connection().call(request, response, timeout_s=timeout_s)
 
     def call_broker(self, node_id: int, request: Message, response: type[R]) -> R:
         """Send a request to one broker."""
-        return self._node(node_id).call(request, response)
+        return self._connection_to(node_id).call(request, response)
 
     def call_controller(self, request: Message, response: type[R]) -> R:
-        """Send a request to the controller that Metadata names: over ZooKeeper other brokers do not serve it."""
+        """Send a request to the controller that Metadata names: other brokers over ZooKeeper do not serve it."""
         controller = self.metadata([]).controller_id
         return self.call(request, response) if controller < 0 else self.call_broker(controller, request, response)
 
     def call_group(self, group_id: str, request: Message, response: type[R], error_of: Callable[[R], int]) -> R:
-        """Send a request to the coordinator of a group; retry while `error_of` returns that it is not ready."""
+        """Send a request to the coordinator of a group; retry while `error_of` returns an error of an unready one."""
 
         def send() -> tuple[int, R]:
-            found = self._node(self.coordinator(group_id)).call(request, response)
+            found = self._connection_to(self.coordinator(group_id)).call(request, response)
             return error_of(found), found
 
         return self._until_ready(send)
 
     def version(self, api_key: int) -> int:
         """Return the newest version of an API that both sides have."""
-        return self._any().version(api_key)
+        return self._any_connection().version(api_key)
 
     def metadata(self, topics: list[str] | None = None) -> MetadataResponse:
         """Return the metadata of all topics, or of those named; never creates a topic."""
@@ -121,16 +122,16 @@ class Client:
 
     def coordinator(self, group_id: str) -> int:
         """Return the id of the broker that coordinates a group."""
-        batched = self.version(FindCoordinatorRequest.API_KEY) >= _FIRST_BATCHED_FIND_COORDINATOR
+        has_keys = self.version(FindCoordinatorRequest.API_KEY) >= _MULTI_KEY_VERSION
         request = (
             FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=[group_id])
-            if batched
+            if has_keys
             else FindCoordinatorRequest(key=group_id, key_type=_GROUP)
         )
 
         def send() -> tuple[int, FindCoordinatorResponse | FindCoordinatorResponse.Coordinator]:
             response = self.call(request, FindCoordinatorResponse)
-            found = response.coordinators[0] if batched else response
+            found = response.coordinators[0] if has_keys else response
             return found.error_code, found
 
         found = self._until_ready(send)
@@ -147,7 +148,7 @@ class Client:
                 return response
             time.sleep(_RETRY_BACKOFF_S)
 
-    def _any(self) -> BlockingConnection:
+    def _any_connection(self) -> BlockingConnection:
         if self._bootstrap_connection is None:
             failures = []
             for host, port in self._bootstrap:
@@ -160,7 +161,7 @@ class Client:
                 raise ClientError("; ".join(failures))
         return self._bootstrap_connection
 
-    def _node(self, node_id: int) -> BlockingConnection:
+    def _connection_to(self, node_id: int) -> BlockingConnection:
         if node_id not in self._by_node:
             for broker in self.metadata([]).brokers:
                 if broker.node_id == node_id:

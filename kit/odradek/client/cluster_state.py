@@ -58,7 +58,7 @@ class ClusterState:
 
 
 def cluster_state(client: Client, topics: Collection[str] | None = None, *, internal: bool = True) -> ClusterState:
-    """Return the state of all topics, or of `topics`; without internal topics unless `internal`.
+    """Return the state of all topics, or of `topics`; `internal` includes internal topics.
 
     Raises KafkaError if one of `topics` does not exist.
     """

@@ -21,7 +21,7 @@ _ANY_DIRECTORY = "any"
 
 
 class ReassignmentPlanError(ValueError):
-    """A plan that cannot be made or read. The text is one line."""
+    """A plan that cannot be made or read; the message is one line."""
 
 
 def plan_to_move(
@@ -77,7 +77,7 @@ def _successor(state: ClusterState, load: Counter[int], kept: Iterable[int], lea
 def plan_from_json(text: str) -> dict[TopicPartition, list[int]]:
     """Read a plan from the JSON of `kafka-reassign-partitions`.
 
-    Raises ReassignmentPlanError, which names the mistake, also for a plan that moves replicas between log directories.
+    Raises ReassignmentPlanError for a malformed plan, and for one that moves replicas between log directories.
     """
     try:
         document = json.loads(text)

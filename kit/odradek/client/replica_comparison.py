@@ -27,7 +27,7 @@ _FETCH_BYTES_MAX = 4 * 1024 * 1024
 _WAIT_MS = 100
 _CATCH_UP_S = 10.0
 _MAGIC_AT = 16
-"""The comparison's checksum covers a batch from here on. Offsets and leader epoch are compared as numbers."""
+"""The first byte of a batch that the checksum covers; offsets and leader epoch, before it, are compared as numbers."""
 
 BatchSummary = tuple[int, int, int, int]
 """A batch: base offset, next offset, leader epoch, checksum."""
@@ -37,8 +37,9 @@ BatchSummary = tuple[int, int, int, int]
 class ReplicaComparison:
     """The result of comparing the replicas of one partition from `start` to `end` (exclusive).
 
-    `differs_at` is the first offset where two replicas differ, `brokers` has the two: the leader, or else the first
-    running replica, and the one that differs from it. `failure` says why a replica could not be compared to the end.
+    `differs_at` is the first offset where two replicas differ. `brokers` has their brokers: first the leader, or the
+    first running replica if the leader does not run, then the one that differs from it. `failure` is the reason why a
+    replica could not be compared to the end.
     """
 
     partition: PartitionInfo
@@ -54,7 +55,7 @@ class ReplicaComparison:
 
 
 class _Replica:
-    """One broker's replica, with the batches that the last fetch returned."""
+    """One broker's replica, and the batches of its last fetch."""
 
     def __init__(self, client: Client, broker: int, partition: PartitionInfo, topic_id: Uuid) -> None:
         self.broker = broker
@@ -87,7 +88,7 @@ class _Replica:
             raise ClientError(f"{subject}: {error}") from error
 
     def fetch_until_batch_or_end(self, offset: int, end: int) -> None:
-        """Fetch until a batch comes or the high watermark, which a follower learns after the leader, reaches `end`.
+        """Fetch until a batch comes or the high watermark reaches `end`: a follower's is behind the leader's.
 
         Raises ClientError after 10 s.
         """

@@ -24,11 +24,11 @@ EXCEPTIONS: dict[str, type[Exception]] = {
     kind.__name__: kind
     for kind in (AlreadyRunningError, DataDirectoryError, NotRunningError, SettingsError, ValueError, OSError)
 }
-"""The exceptions that the parent raises again; it raises BrokerProcessError for any other."""
+"""The exceptions that the parent raises again, by name; it raises BrokerProcessError for any other."""
 
 
 def main() -> None:
-    # The terminal sends Ctrl-C to the whole process group; the parent decides when its brokers stop.
+    # A terminal sends Ctrl-C to the child, too, but the parent decides when the brokers stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     host = ThreadHost(stream_logger(sys.stderr, as_json=True))
     for line in sys.stdin:

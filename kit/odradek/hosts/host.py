@@ -18,7 +18,7 @@ class Fault:
 
     action: Literal["delay", "error", "drop", "disconnect"]
     when: Literal["request", "response"]
-    """Whether the fault applies before or after the handler; a lost acknowledgement is a lost response."""
+    """Whether the fault applies before or after the broker handles the request."""
     api: str
     """Kafka's name of the API, such as Produce."""
     times: int | None = None

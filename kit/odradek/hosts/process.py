@@ -26,8 +26,8 @@ _REPLY_TIMEOUT_S = 60.0
 
 
 class ProcessHost:
-    """A host with one child process per `start`. Each new child gets the faults and the offset of the wall clock; its
-    clock of timeouts begins anywhere, because only differences of that clock mean something.
+    """A host with one child process per `start`. Each new child gets the faults and the offset of the wall clock. The
+    offset of the clock of timeouts ends with a child, because only differences of that clock mean something.
 
     A child that does not reply to a command within 60 s is killed, and the call raises TimeoutError. The data stay for
     the next `start`.
@@ -52,7 +52,7 @@ class ProcessHost:
     @property
     def pid(self) -> int:
         """The process id of the child."""
-        return self._running().pid
+        return self._running_child().pid
 
     def start(self, settings: Sequence[BrokerSettings]) -> dict[int, str]:
         if self._child is not None:
@@ -111,7 +111,7 @@ class ProcessHost:
         self._send({"do": "kill broker", "broker": broker})
 
     def reset(self, topics: Mapping[str, int]) -> None:
-        self._running()
+        self._running_child()
         self._faults.clear()
         self._wall_offset_ms = 0
         self._send({"do": "reset", "topics": dict(topics)})
@@ -137,21 +137,21 @@ class ProcessHost:
         if self._child is not None:
             self._send({"do": "clear faults"})
 
-    def _running(self) -> subprocess.Popen[str]:
+    def _running_child(self) -> subprocess.Popen[str]:
         if self._child is None:
             raise NotRunningError
         return self._child
 
     def _send(self, command: dict[str, Any]) -> Any:
         with self._lock:
-            child = self._running()
+            child = self._running_child()
             assert child.stdin is not None
             assert child.stdout is not None
             overdue = threading.Event()
 
             def give_up() -> None:
                 overdue.set()
-                # When the child is dead its pipes close, which ends the write or read below.
+                # The pipes of a dead child close, which ends the write or read below.
                 child.kill()
 
             watchdog = threading.Timer(_REPLY_TIMEOUT_S, give_up)
@@ -209,16 +209,16 @@ class ProcessHost:
 
 
 def _exception(error: Mapping[str, Any]) -> Exception:
-    """The exception that the child describes."""
+    """Return the exception that the child describes."""
     kind = EXCEPTIONS.get(error["kind"] or "", BrokerProcessError)
     if kind is OSError and "errno" in error:
         return OSError(error["errno"], error["text"])
     made = kind.__new__(kind)
-    # Without __init__: the text is complete already, and some of the classes make theirs from other arguments.
+    # Without __init__, because the text is complete, and some of the classes make it from other arguments.
     made.args = (error["text"],)
     return made
 
 
 def _by_id(addresses: Mapping[str, str]) -> dict[int, str]:
-    """The addresses by broker id: JSON has only strings as keys."""
+    """Return the addresses by broker id: the keys in JSON are strings."""
     return {int(broker): address for broker, address in addresses.items()}

@@ -58,7 +58,7 @@ class ThreadHost:
                 raise DataDirectoryError(str(error)) from error
             raise
         for node in cluster.nodes.values():
-            self._await(self._add(node, self._faults))
+            self._await(self._add_faults(node, self._faults))
         return {node.id: _address(node) for node in cluster.nodes.values()}
 
     def stop(self) -> None:
@@ -82,7 +82,7 @@ class ThreadHost:
             node = self._await(self._running().start_broker(settings))
         except LogDirectoryError as error:
             raise DataDirectoryError(str(error)) from error
-        self._await(self._add(node, self._faults))
+        self._await(self._add_faults(node, self._faults))
         return {node.id: _address(node)}
 
     def stop_broker(self, broker: int) -> None:
@@ -113,18 +113,18 @@ class ThreadHost:
         self._faults.append(fault)
         if self._cluster is not None:
             for node in self._cluster.nodes.values():
-                self._await(self._add(node, [fault]))
+                self._await(self._add_faults(node, [fault]))
 
     def clear_faults(self) -> None:
         self._faults.clear()
         if self._cluster is not None:
-            self._await(self._clear(self._cluster))
+            self._await(self._clear_faults(self._cluster))
 
     # -- on the loop's thread ---------------------------------------------------------------------------------------
 
     async def _reset(self, cluster: EmbeddedCluster, topics: Mapping[str, int]) -> None:
-        # First, because the topics that the cluster creates now must meet no fault and begin at the real time.
-        await self._clear(cluster)
+        # Before the reset, because no fault may affect the creation of its topics, and they need the real time.
+        await self._clear_faults(cluster)
         self._clock.restore_wall()
         await cluster.reset(topics)
 
@@ -135,18 +135,18 @@ class ThreadHost:
     async def _delete_old_segments(self, cluster: EmbeddedCluster) -> None:
         cluster.delete_old_segments()
 
-    async def _add(self, node: Node, faults: Iterable[Fault]) -> None:
+    async def _add_faults(self, node: Node, faults: Iterable[Fault]) -> None:
         for fault in faults:
             if fault.broker in (None, node.id):
                 fault_interceptors.add(fault, node.broker.interceptors)
 
-    async def _clear(self, cluster: EmbeddedCluster) -> None:
+    async def _clear_faults(self, cluster: EmbeddedCluster) -> None:
         for node in cluster.nodes.values():
             fault_interceptors.clear(node.broker.interceptors)
 
     @staticmethod
     def _run(loop: asyncio.AbstractEventLoop) -> None:
-        # This sets the current loop of this thread only; asyncio's own code asks for it.
+        # Only for this thread: asyncio's own code needs a current loop.
         asyncio.set_event_loop(loop)
         loop.run_forever()
 
