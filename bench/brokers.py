@@ -133,7 +133,7 @@ class Kafka:
         return self._kafka.pid
 
     def start(self) -> float:
-        """Format an empty folder and start the server once before the timed start."""
+        """Start the server. Before its first timed start, format the folder and start and stop the server once."""
         if not self._kafka.data_directory.exists():
             self._kafka.start()
             self._kafka.stop()

@@ -175,7 +175,7 @@ def clusters(session: Session, *kinds: Callable[[Path], Brokers]) -> Iterator[li
             cluster.close()
 
 
-def from_command_line(session: Session) -> tuple[float, Odradek]:
+def start_from_command_line(session: Session) -> tuple[float, Odradek]:
     """Start `odradek up --brokers 3`. Return the seconds to Metadata with all brokers, and the program; the caller must
     `close` it."""
     program = Odradek(session.new_folder(), brokers=BROKERS)

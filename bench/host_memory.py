@@ -1,4 +1,4 @@
-"""Free memory that the virtual machine has already taken from its host.
+"""Make free memory of the virtual machine resident on its host before each run.
 
 A virtual machine returns free memory to its host after a few seconds. The first write to such a page is slow: writing a
 file took five times the processor time. Each run must find the same memory, so the bench touches it before each run.

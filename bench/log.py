@@ -71,21 +71,21 @@ def _locate(log: Log, offsets: list[int]) -> float:
     return (time.thread_time() - begun) / len(offsets) * 1e6
 
 
-def random_places(path: Path) -> tuple[float, float]:
+def random_lookups(path: Path) -> tuple[float, float]:
     """Return the microseconds of processor time to find the position of a new random offset in 100 MB and in 10 GB, as
     medians of alternating rounds."""
     write_sparse(path / "small-0", SMALL)
     write_sparse(path / "large-0", LARGE)
     (path / ".kafka_cleanshutdown").touch()
     directory = _open(path)
-    chance = random.Random(1)
+    rng = random.Random(1)
     logs = [directory.logs["small", 0], directory.logs["large", 0]]
-    places: tuple[list[float], list[float]] = ([], [])
+    lookups: tuple[list[float], list[float]] = ([], [])
     for _ in range(9):
-        for log, figures in zip(logs, places, strict=True):
-            figures.append(_locate(log, [chance.randrange(log.log_end_offset) for _ in range(5000)]))
+        for log, figures in zip(logs, lookups, strict=True):
+            figures.append(_locate(log, [rng.randrange(log.log_end_offset) for _ in range(5000)]))
     directory.close_without_writing()
-    return statistics.median(places[0][1:]), statistics.median(places[1][1:])
+    return statistics.median(lookups[0][1:]), statistics.median(lookups[1][1:])
 
 
 def _batches(count: int, size: int, producer_id: int) -> list[bytearray]:
@@ -128,7 +128,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="bench-log-") as folder:
         for name, figure in appends_and_reads(Path(folder) / "a").items():
             print(f"{name:35} {figure:8.2f} µs")
-        small, large = random_places(Path(folder) / "b")
+        small, large = random_lookups(Path(folder) / "b")
         print(f"{'find a random offset':35} {small:8.2f} µs in 100 MB, {large:8.2f} µs in 10 GB")
 
 

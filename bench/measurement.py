@@ -30,31 +30,31 @@ class Measurement:
     note: str = ""
 
 
-def at_least(factor: float, of: str = KAFKA) -> Target:
+def at_least(factor: float, other: str = KAFKA) -> Target:
     """The target is at least `factor` times the other broker's figure."""
-    return Target(f"≥ {factor:g} ×", lambda figures: figures[ODRADEK] >= factor * figures[of])
+    return Target(f"≥ {factor:g} ×", lambda figures: figures[ODRADEK] >= factor * figures[other])
 
 
-def at_most(factor: float, of: str = KAFKA) -> Target:
+def at_most(factor: float, other: str = KAFKA) -> Target:
     """The target is at most `factor` times the other broker's figure."""
-    return Target(f"≤ {factor:g} ×", lambda figures: figures[ODRADEK] <= factor * figures[of])
+    return Target(f"≤ {factor:g} ×", lambda figures: figures[ODRADEK] <= factor * figures[other])
 
 
-def limit(most: float, unit: str) -> Target:
-    """The target is at most `most`, whatever the other brokers' figures."""
-    return Target(f"≤ {most:g} {unit}", lambda figures: figures[ODRADEK] <= most)
+def limit(maximum: float, unit: str) -> Target:
+    """The target is at most `maximum`, whatever the other brokers' figures."""
+    return Target(f"≤ {maximum:g} {unit}", lambda figures: figures[ODRADEK] <= maximum)
 
 
-def floor(least: float, unit: str) -> Target:
-    """The target is at least `least`, whatever the other brokers' figures."""
-    return Target(f"≥ {least:g} {unit}", lambda figures: figures[ODRADEK] >= least)
+def floor(minimum: float, unit: str) -> Target:
+    """The target is at least `minimum`, whatever the other brokers' figures."""
+    return Target(f"≥ {minimum:g} {unit}", lambda figures: figures[ODRADEK] >= minimum)
 
 
 def as_fast_as(factor: float, library: str) -> Target:
-    """The target is a time: `factor` of Odradek's fit into one of the library's."""
+    """The target is a time of at most the library's time divided by `factor`."""
     return Target(f"{factor:g} × as fast as {library}", lambda figures: factor * figures[ODRADEK] <= figures[library])
 
 
 def within(factor: float, library: str) -> Target:
-    """The target is a time of at most `factor` of the library's."""
+    """The target is a time of at most `factor` times the library's."""
     return Target(f"within {factor:g} × of {library}", lambda figures: figures[ODRADEK] <= factor * figures[library])

@@ -45,10 +45,10 @@ def microseconds(work: Callable[[], object], *, runs: int = 7, at_least: float =
 
 
 def records(count: int, size: int) -> list[Record]:
-    chance = random.Random(1)
+    rng = random.Random(1)
     letters = bytes(range(97, 123)) * 4
     return [
-        Record(index, NOW + index, b"key-%d" % index, bytes(chance.choices(letters, k=size))) for index in range(count)
+        Record(index, NOW + index, b"key-%d" % index, bytes(rng.choices(letters, k=size))) for index in range(count)
     ]
 
 
@@ -56,7 +56,7 @@ def print_row(name: str, work: Callable[[], object], note: str = "") -> None:
     print(f"{name:58} {microseconds(work):10.2f}  {note}")
 
 
-def frames() -> None:
+def headers() -> None:
     tiny = memoryview(build_batch(records(1, 10)))
     header = batch.read_header(tiny)
     rules, strict = ValidationRules(), ValidationRules(strict=True)
@@ -69,27 +69,27 @@ def frames() -> None:
         batch.set_offset_and_leader_epoch(tiny, found, 0, 3)
 
     print_row("header of a tiny batch", lambda: batch.read_header(tiny))
-    print_row("read, check and place a tiny batch", append, "the append path")
+    print_row("read, check and set offset of a tiny batch", append, "the append path")
     print_row("validate a tiny batch by its header", lambda: validate(tiny, rules, NOW))
     print_row("validate a tiny batch, strict", lambda: validate(tiny, strict, NOW))
     print_row(
-        "stamp log append time",
+        "set the log append time",
         lambda: batch.set_max_timestamp(other, header, TimestampType.LOG_APPEND_TIME, NOW + 5),
         "with its CRC",
     )
-    print_row("place (patch offset and epoch)", lambda: batch.set_offset_and_leader_epoch(tiny, header, 7, 3))
+    print_row("set offset and leader epoch", lambda: batch.set_offset_and_leader_epoch(tiny, header, 7, 3))
     many = memoryview(b"".join(bytes(build_batch(records(1, 100))) for _ in range(1000)))
     print_row("scan the headers of 1,000 batches", lambda: list(batch.iterate(many)))
 
 
-def sums() -> None:
+def checksums() -> None:
     for size in (100, 16 << 10, 1 << 20, 10 << 20):
         data = memoryview(bytearray(random.Random(1).randbytes(size)))
         cost = microseconds(partial(crc32c, data))
         print(f"{f'CRC-32C of a view of {size:,} bytes':58} {cost:10.2f}  {size / cost / 1000:.1f} GB/s")
 
 
-def contents() -> None:
+def record_data() -> None:
     thousand = records(1000, 100)
     data = memoryview(build_batch(thousand))
     header = batch.read_header(data)
@@ -129,9 +129,9 @@ def main() -> None:
     parser.add_argument("--others", action="store_true", help="also kafka-python and aiokafka")
     arguments = parser.parse_args()
     print(f"{'':58} {'µs':>10}")
-    frames()
-    sums()
-    contents()
+    headers()
+    checksums()
+    record_data()
     if arguments.others:
         others()
 

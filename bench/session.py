@@ -29,7 +29,7 @@ Medians = dict[str, dict[str, float]]
 
 
 class Session:
-    """`quick` runs everything once with tiny sizes: the figures mean nothing."""
+    """The brokers and sizes of one run. A `quick` run measures once, with tiny sizes, and its figures mean nothing."""
 
     def __init__(self, folder: Path, peers: Mapping[str, str], *, quick: bool, runs: int = 5) -> None:
         self.folder = folder
@@ -38,14 +38,14 @@ class Session:
         self._peers = peers
         self._stack = ExitStack()
         self._warm: list[Broker] = []
-        self._made = 0
+        self._folders = 0
 
     def sized(self, full: int) -> int:
-        """Return a size, a fiftieth of it in a quick run."""
+        """Return the size, or a fiftieth of it in a quick run."""
         return max(full // 50, 1) if self.quick else full
 
     def seconds(self, full: float) -> float:
-        """Return the duration of a measurement."""
+        """Return the duration of a measurement, which is short in a quick run."""
         return 0.3 if self.quick else full
 
     def runs(self, full: int = 5) -> int:
@@ -53,7 +53,7 @@ class Session:
         return 1 if self.quick else min(full, self._runs)
 
     def warm(self) -> Sequence[Broker]:
-        """Return all brokers, peers included, running and warmed up. Every row gets the same ones."""
+        """Return all brokers, also the peers, running and warmed up. Every row gets the same ones."""
         if not self._warm:
             brokers = self._stack.enter_context(self.fresh(peers=True))
             for broker in brokers:
@@ -85,25 +85,25 @@ class Session:
 
     def new_folder(self) -> Path:
         """Return a new folder for one set of brokers."""
-        self._made += 1
-        return self.folder / str(self._made)
+        self._folders += 1
+        return self.folder / str(self._folders)
 
     def in_turn(
         self, brokers: Sequence[Measurable], measure: Callable[[Measurable], Measured], runs: int | None = None
     ) -> Medians:
         """Return the medians by figure and broker."""
-        taken: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        measured: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for _ in range(self.runs() if runs is None else runs):
             for broker in brokers:
-                # Dirty pages of an earlier run would otherwise be written during this one.
+                # Otherwise the kernel writes dirty pages of an earlier run during this one.
                 os.sync()
                 if not self.quick:
                     take_from_host()
                 for figure, value in measure(broker).items():
-                    taken[figure][broker.name].append(value)
+                    measured[figure][broker.name].append(value)
         return {
             figure: {broker: statistics.median(values) for broker, values in by_broker.items()}
-            for figure, by_broker in taken.items()
+            for figure, by_broker in measured.items()
         }
 
     def say(self, text: str) -> None:

@@ -15,7 +15,7 @@ from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopic
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 
 PARTITIONS = 3
-_DELETED_S = 0.5
+_DELETE_FILES_S = 0.5
 _TIMEOUT_MS = 120_000
 _numbers = itertools.count()
 
@@ -24,7 +24,7 @@ _numbers = itertools.count()
 def topic(address: str, *, replicas: int = 1) -> Iterator[str]:
     """Create a topic of three partitions; the end of the block deletes it.
 
-    Waits until its files are deleted, because their page cache would be missing in the next run.
+    Waits until its files are deleted, so that the next run has the memory of their page cache.
     """
     name = f"bench-{os.getpid()}-{next(_numbers)}"
     create(address, [name], replicas=replicas)
@@ -33,7 +33,7 @@ def topic(address: str, *, replicas: int = 1) -> Iterator[str]:
         yield name
     finally:
         delete(address, [name])
-        time.sleep(_DELETED_S)
+        time.sleep(_DELETE_FILES_S)
 
 
 def create(address: str, names: list[str], *, partitions: int = PARTITIONS, replicas: int = 1) -> None:
@@ -48,10 +48,10 @@ def create_on(address: str, name: str, partitions: int, brokers: list[int]) -> N
 
 
 def send(wanted: list[CreateTopicsRequest.CreatableTopic], address: str) -> None:
-    """Send CreateTopics; asserts that no topic failed."""
+    """Send CreateTopics, and assert that every topic was created."""
     with Client(address, timeout_s=_TIMEOUT_MS / 1000) as client:
-        answer = client.call_controller(CreateTopicsRequest(wanted, _TIMEOUT_MS), CreateTopicsResponse)
-    refused = [result for result in answer.topics if result.error_code]
+        response = client.call_controller(CreateTopicsRequest(wanted, _TIMEOUT_MS), CreateTopicsResponse)
+    refused = [result for result in response.topics if result.error_code]
     assert not refused, refused[0]
 
 

@@ -94,15 +94,15 @@ WORK: list[tuple[str, Message, int]] = [
 ]
 
 
-class Theirs:
-    """One library's decoder and encoder of one message."""
+class OtherLibrary:
+    """Another library's decoder and encoder of one message."""
 
     def __init__(self, decode: Callable[[memoryview], Any], encode: Callable[[Any], Any]) -> None:
         self.decode = decode
         self.encode = encode
 
 
-def kafka_python(message: Message, version: int) -> Theirs:
+def kafka_python(message: Message, version: int) -> OtherLibrary:
     api_message = import_module("kafka.protocol.api_message")
     for part in ("consumer", "metadata", "producer"):
         import_module(f"kafka.protocol.{part}")
@@ -113,10 +113,10 @@ def kafka_python(message: Message, version: int) -> Theirs:
         read._header = None
         return read
 
-    return Theirs(decode, lambda value: value.encode(version=version))
+    return OtherLibrary(decode, lambda value: value.encode(version=version))
 
 
-def kio(message: Message, version: int) -> Theirs:
+def kio(message: Message, version: int) -> OtherLibrary:
     from kio.index import load_request_schema, load_response_schema
     from kio.serial import entity_reader, entity_writer
 
@@ -129,7 +129,7 @@ def kio(message: Message, version: int) -> Theirs:
         write(buffer, value)
         return buffer.getvalue()
 
-    return Theirs(lambda data: read(data, 0)[0], encode)
+    return OtherLibrary(lambda data: read(data, 0)[0], encode)
 
 
 def microseconds(work: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:

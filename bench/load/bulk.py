@@ -1,7 +1,7 @@
 """Bulk data through librdkafka: `python -m bench.load.bulk WORK HOST:PORT TOPIC --bytes N`.
 
-Records of 1 KiB over all partitions. The measured time begins after the first records, so that it leaves out the search
-for the broker, and ends when the last record is acknowledged or consumed.
+Records of 1 KiB over all partitions. The measured time begins after the first records, so that it leaves out the first
+Metadata requests, and ends when the last record is acknowledged or consumed.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from bench.topics import PARTITIONS
 
 RECORD_BYTES = 1024
-_AT_ONCE = 1000
+_BATCH_RECORDS = 1000
 _OUTSTANDING_MAX = 100_000
-_SILENCE_S = 20.0
-_UNDER_WAY, _UNDER_WAY_MAX = "max.in.flight.requests.per.connection", 5
+_TIMEOUT_S = 20.0
+_IN_FLIGHT, _IN_FLIGHT_MAX = "max.in.flight.requests.per.connection", 5
 
 
 def produce(broker: str, topic: str, size: int, settings: Mapping[str, Any] | None = None) -> dict[str, float]:
@@ -41,8 +41,8 @@ def produce(broker: str, topic: str, size: int, settings: Mapping[str, Any] | No
     def delivered(error: KafkaError | None, _message: Message) -> None:
         failures.append(str(error))
 
-    messages = [{"value": bytes(range(256)) * (RECORD_BYTES // 256)} for _ in range(_AT_ONCE)]
-    rounds = max(size // (RECORD_BYTES * _AT_ONCE), PARTITIONS)
+    messages = [{"value": bytes(range(256)) * (RECORD_BYTES // 256)} for _ in range(_BATCH_RECORDS)]
+    rounds = max(size // (RECORD_BYTES * _BATCH_RECORDS), PARTITIONS)
     for partition in range(PARTITIONS):
         producer.produce_batch(topic, messages[:1], partition=partition, on_delivery=delivered)
     producer.flush()
@@ -54,16 +54,16 @@ def produce(broker: str, topic: str, size: int, settings: Mapping[str, Any] | No
     producer.flush()
     seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
     assert not failures, failures[0]
-    return {"seconds": seconds, "bytes": rounds * RECORD_BYTES * _AT_ONCE, "client_cpu": cpu}
+    return {"seconds": seconds, "bytes": rounds * RECORD_BYTES * _BATCH_RECORDS, "client_cpu": cpu}
 
 
 def produce_in_order(broker: str, topic: str, size: int) -> dict[str, float]:
     """Produce without idempotence, but with no more requests in flight than idempotence allows."""
-    return produce(broker, topic, size, {_UNDER_WAY: _UNDER_WAY_MAX})
+    return produce(broker, topic, size, {_IN_FLIGHT: _IN_FLIGHT_MAX})
 
 
 def produce_idempotently(broker: str, topic: str, size: int) -> dict[str, float]:
-    return produce(broker, topic, size, {_UNDER_WAY: _UNDER_WAY_MAX, "enable.idempotence": True})
+    return produce(broker, topic, size, {_IN_FLIGHT: _IN_FLIGHT_MAX, "enable.idempotence": True})
 
 
 def consume(broker: str, topic: str, size: int) -> dict[str, float]:
@@ -78,20 +78,20 @@ def consume(broker: str, topic: str, size: int) -> dict[str, float]:
         }
     )
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(PARTITIONS)])
-    wanted = max(size // (RECORD_BYTES * _AT_ONCE), PARTITIONS) * _AT_ONCE + PARTITIONS
-    taken = _take(consumer, 1)
-    first, started, cpu = taken, time.perf_counter(), time.process_time()
-    while taken < wanted:
-        taken += _take(consumer, wanted - taken)
+    wanted = max(size // (RECORD_BYTES * _BATCH_RECORDS), PARTITIONS) * _BATCH_RECORDS + PARTITIONS
+    consumed = _consume(consumer, 1)
+    first, started, cpu = consumed, time.perf_counter(), time.process_time()
+    while consumed < wanted:
+        consumed += _consume(consumer, wanted - consumed)
     seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
     consumer.close()
-    return {"seconds": seconds, "bytes": (taken - first) * RECORD_BYTES, "client_cpu": cpu}
+    return {"seconds": seconds, "bytes": (consumed - first) * RECORD_BYTES, "client_cpu": cpu}
 
 
-def _take(consumer: Consumer, most: int) -> int:
-    messages = consumer.consume(min(most, 10_000), timeout=_SILENCE_S)
+def _consume(consumer: Consumer, records_max: int) -> int:
+    messages = consumer.consume(min(records_max, 10_000), timeout=_TIMEOUT_S)
     if not messages:
-        raise TimeoutError("no more records")
+        raise TimeoutError(f"no record came within {_TIMEOUT_S:g} s")
     error = messages[-1].error()
     if error is not None:
         raise KafkaException(error)

@@ -17,7 +17,7 @@ import select
 import socket
 import time
 
-from bench.load.frames import Calls
+from bench.load.frames import PreparedRequests
 from bench.process import cpu_seconds
 from bench.topics import PARTITIONS
 from odradek.client.client import parse_address
@@ -28,40 +28,41 @@ _RECEIVE_BYTES = 1 << 16
 
 
 class Caller:
-    """One connection: sends Produce, and with `fetch` a Fetch of the record after it, again and again."""
+    """One connection: repeats Produce and, with `fetch`, a Fetch of the record."""
 
-    def __init__(self, address: tuple[str, int], calls: Calls, *, fetch: bool) -> None:
+    def __init__(self, address: tuple[str, int], requests: PreparedRequests, *, fetch: bool) -> None:
         self.socket = socket.create_connection(address, timeout=30)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.calls = calls
+        self.requests = requests
         self.fetch = fetch
-        self.next = calls.produce
-        self.since = 0.0
-        self.answered = 0
+        self.next = requests.produce
+        self.due = 0.0
+        """The time from which the latency of the request in flight counts."""
+        self.responses = 0
         self._received = b""
 
-    def send(self, since: float) -> None:
-        self.since = since
+    def send(self, due: float) -> None:
+        self.due = due
         self.socket.send(self.next)
 
     def receive(self) -> bool | None:
         """Return None if the response is incomplete, else whether it has no error."""
         received = self.socket.recv(_RECEIVE_BYTES)
         if not received:
-            raise ConnectionError("closed by the broker")
+            raise ConnectionError("the broker closed the connection")
         if self._received:
             received = self._received + received
         if len(received) < 4 or len(received) < 4 + int.from_bytes(received[:4]):
             self._received = received
             return None
         self._received = b""
-        self.answered += 1
-        if self.next is not self.calls.produce:
-            self.next = self.calls.produce
-            return self.calls.fetched(received)
-        offset = self.calls.produced_at(received)
+        self.responses += 1
+        if self.next is not self.requests.produce:
+            self.next = self.requests.produce
+            return self.requests.has_records(received)
+        offset = self.requests.produced_offset(received)
         if self.fetch and offset >= 0:
-            self.next = self.calls.fetch(offset)
+            self.next = self.requests.fetch(offset)
         return offset >= 0
 
 
@@ -94,7 +95,7 @@ class Load:
             if now >= end and not waiting:
                 return now - begun
             for descriptor, _ in self._poll.poll(self._pause(now, end)):
-                waiting -= self._answered(descriptor, end)
+                waiting -= self._receive(descriptor, end)
 
     def _pause(self, now: float, end: float) -> float:
         """Return the time until a request is due, less a millisecond, because epoll rounds up to milliseconds."""
@@ -107,25 +108,24 @@ class Load:
         for caller in self.by_descriptor.values():
             caller.socket.close()
 
-    def _answered(self, descriptor: int, end: float) -> int:
-        """Receive from a connection. Return 1 if it then has no request in flight, else 0."""
+    def _receive(self, descriptor: int, end: float) -> int:
+        """Receive from a connection. Return 1 if it has no request in flight afterwards, else 0."""
         caller = self.by_descriptor[descriptor]
         try:
-            good = caller.receive()
+            succeeded = caller.receive()
         except OSError:
-            good = False
             self._poll.unregister(descriptor)
             self.errors += 1
             return 1
-        if good is None:
+        if succeeded is None:
             return 0
         now = time.perf_counter()
-        self.latencies.append(now - caller.since)
-        self.errors += not good
+        self.latencies.append(now - caller.due)
+        self.errors += not succeeded
         if now >= end:
             return 1
         if self.period:
-            heapq.heappush(self._due, (caller.since + self.period, descriptor))
+            heapq.heappush(self._due, (caller.due + self.period, descriptor))
             return 1
         caller.send(now)
         return 0
@@ -136,23 +136,23 @@ def main() -> None:
     parser.add_argument("broker")
     parser.add_argument("topic")
     parser.add_argument("--connections", type=int, required=True)
-    parser.add_argument("--idle", type=int, default=0, help="connections besides that say nothing")
+    parser.add_argument("--idle", type=int, default=0, help="additional connections that send nothing")
     parser.add_argument("--rate", type=float, default=0.0)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--size", type=int, default=100)
     parser.add_argument("--fetch", action="store_true")
-    parser.add_argument("--pid", type=int, help="the server's process, to tell its processor time for each request")
+    parser.add_argument("--pid", type=int, help="the server's process, for its processor time per request")
     options = parser.parse_args()
     address = parse_address(options.broker)
-    calls = [Calls(options.topic, partition, options.size) for partition in range(PARTITIONS)]
+    requests = [PreparedRequests(options.topic, partition, options.size) for partition in range(PARTITIONS)]
     idle = [socket.create_connection(address, timeout=30) for _ in range(options.idle)]
     callers = [
-        Caller(address, calls[number % PARTITIONS], fetch=options.fetch) for number in range(options.connections)
+        Caller(address, requests[number % PARTITIONS], fetch=options.fetch) for number in range(options.connections)
     ]
     load = Load(callers, options.rate)
     load.run(_WARM_UP_S)
     for caller in callers:
-        caller.answered = 0
+        caller.responses = 0
     cpu, server_cpu = time.process_time(), cpu_seconds(options.pid) if options.pid else 0.0
     seconds = load.run(options.seconds)
     cpu = time.process_time() - cpu
@@ -164,7 +164,7 @@ def main() -> None:
         "p50_ms": latencies[len(latencies) // 2] * 1e3,
         "p99_ms": latencies[len(latencies) * 99 // 100] * 1e3,
         "errors": load.errors + lost,
-        "least_served": min(caller.answered for caller in callers),
+        "least_served": min(caller.responses for caller in callers),
         "client_busy": cpu / seconds,
     }
     if options.pid:

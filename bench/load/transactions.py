@@ -20,7 +20,7 @@ from bench.topics import PARTITIONS
 RECORDS = 100
 Record = dict[str, Any]
 _VALUE = bytes(range(256)) * 4
-_SILENCE_S = 60.0
+_TIMEOUT_S = 60.0
 _FILL = 20_000
 
 
@@ -32,15 +32,15 @@ class Transactions:
         self._failures: list[str] = []
         settings = {"bootstrap.servers": broker, "transactional.id": topic, "delivery.report.only.error": True}
         self._producer = Producer(settings)
-        self._producer.init_transactions(_SILENCE_S)
+        self._producer.init_transactions(_TIMEOUT_S)
 
-    def run(self, number: int, records: list[Record], beside: Callable[[Producer], None] = lambda _: None) -> None:
-        """Write records to the next partition in a transaction, with the additions of `beside`, and commit it."""
+    def run(self, number: int, records: list[Record], add: Callable[[Producer], None] = lambda _: None) -> None:
+        """Write records to the next partition in a transaction, call `add`, and commit the transaction."""
         producer = self._producer
         producer.begin_transaction()
         producer.produce_batch(self._topic, records, partition=number % PARTITIONS, on_delivery=self._delivered)
-        beside(producer)
-        producer.commit_transaction(_SILENCE_S)
+        add(producer)
+        producer.commit_transaction(_TIMEOUT_S)
         assert not self._failures, self._failures[0]
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
@@ -58,7 +58,7 @@ def produce(broker: str, topic: str, _source: str, count: int) -> dict[str, floa
 
 
 def transform(broker: str, topic: str, source: str, count: int) -> dict[str, float]:
-    """Read, write and commit. The source is filled before, so the consumer never waits; it does not join a group."""
+    """Read, write and commit. The consumer joins no group, and never waits, because the source is filled before."""
     _fill(broker, source, (count + 1) * RECORDS)
     settings = {"bootstrap.servers": broker, "group.id": source, "isolation.level": "read_committed"}
     consumer = Consumer({**settings, "enable.auto.commit": False, "fetch.queue.backoff.ms": 2})
@@ -66,20 +66,24 @@ def transform(broker: str, topic: str, source: str, count: int) -> dict[str, flo
     transactions = Transactions(broker, topic)
     member = consumer.consumer_group_metadata()
 
-    def one(number: int) -> None:
-        read = consumer.consume(RECORDS, timeout=_SILENCE_S)
+    def transform_once(number: int) -> None:
+        read = consumer.consume(RECORDS, timeout=_TIMEOUT_S)
         if len(read) < RECORDS or any(message.error() for message in read):
             raise KafkaException(read[-1].error() if read else "no more records")
         position = consumer.position([TopicPartition(source, 0)])
         written = [{"value": message.value()} for message in read]
-        transactions.run(number, written, lambda it: it.send_offsets_to_transaction(position, member, _SILENCE_S))
 
-    one(0)
+        def add_offsets(producer: Producer) -> None:
+            producer.send_offsets_to_transaction(position, member, _TIMEOUT_S)
+
+        transactions.run(number, written, add_offsets)
+
+    transform_once(0)
     started, cpu = time.perf_counter(), time.process_time()
     for number in range(count):
-        one(number)
+        transform_once(number)
     figures = _figures(count, started, cpu)
-    (committed,) = consumer.committed([TopicPartition(source, 0)], _SILENCE_S)
+    (committed,) = consumer.committed([TopicPartition(source, 0)], _TIMEOUT_S)
     assert committed.offset == (count + 1) * RECORDS, committed
     consumer.close()
     return figures
@@ -91,7 +95,7 @@ def _fill(broker: str, source: str, records: int) -> None:
         producer.produce(source, _VALUE, partition=0)
         while len(producer) > _FILL:
             producer.poll(0.01)
-    assert producer.flush(_SILENCE_S) == 0
+    assert producer.flush(_TIMEOUT_S) == 0
 
 
 def _figures(count: int, started: float, cpu: float) -> dict[str, float]:

@@ -17,7 +17,7 @@ from bench.clusters import (
     OdradekCluster,
     OdradekProcesses,
     clusters,
-    from_command_line,
+    start_from_command_line,
 )
 from bench.measurement import KAFKA, ODRADEK, Figures, Measurement, at_least, at_most, limit
 from bench.process import cpu_seconds, resident_mb
@@ -119,10 +119,10 @@ def _leaders(session: Session) -> Iterator[Measurement]:
     named = "until Metadata of every broker names the new leaders"
     yield Measurement(moved, "s", _processes(elected), (at_most(1.0),), named)
     yield Measurement("… with Odradek's three in one process", "s", _one_process(elected), (at_most(1.0),), named)
-    died_of = "kill -9 of a leader to the next acknowledged write"
+    work = "kill -9 of a leader to the next acknowledged write"
     note = "both have a session timeout of 9 s"
-    yield Measurement(died_of, "s", _processes(died), (at_most(1.0),), note)
-    note = "the process kills its broker itself, without a session timeout"
+    yield Measurement(work, "s", _processes(died), (at_most(1.0),), note)
+    note = "the process kills the broker itself, without a session timeout"
     yield Measurement("… with Odradek's three in one process", "s", _one_process(died), (at_most(1.0),), note)
 
 
@@ -170,7 +170,7 @@ def _starts(session: Session) -> Iterator[Measurement]:
     yield Measurement(work, "ms", {ODRADEK: own["ms"]}, (limit(60, "ms"),), note)
     seconds, idle = [], []
     for _ in range(session.runs()):
-        taken, program = from_command_line(session)
+        taken, program = start_from_command_line(session)
         try:
             time.sleep(session.seconds(_SETTLE_S))
             assert program.pid is not None
@@ -216,20 +216,20 @@ def _many_partitions(session: Session) -> Iterator[Measurement]:
 
     with clusters(session, OdradekProcesses, OdradekCluster, KafkaProcesses) as all_three:
         figures = session.in_turn(all_three, measure, 1)
-    for name, of in (("", _processes), (", Odradek's in one process", _one_process)):
+    for name, select in (("", _processes), (", Odradek's in one process", _one_process)):
         work = f"{count * _TOPICS:,} partitions on 3 brokers, 3 replicas each{name}: creation"
-        yield Measurement(work, "s", of(figures["create"]), (at_most(1.0),), "until every ISR is complete")
-        yield Measurement("… memory", "MB", of(figures["memory"]), (at_most(1.0),), "of all processes")
-        each = (limit(6 * BROKERS, "KB"),) if of is _one_process else ()
-        yield Measurement("… memory per partition", "KB", of(figures["each"]), each, "three replicas")
+        yield Measurement(work, "s", select(figures["create"]), (at_most(1.0),), "until every ISR is complete")
+        yield Measurement("… memory", "MB", select(figures["memory"]), (at_most(1.0),), "of all processes")
+        each = (limit(6 * BROKERS, "KB"),) if select is _one_process else ()
+        yield Measurement("… memory per partition", "KB", select(figures["each"]), each, "three replicas")
         yield Measurement(
             "… failover of a killed broker",
             "s",
-            of(figures["failover"]),
+            select(figures["failover"]),
             (at_most(1.0),),
             "until every partition has another leader",
         )
-        yield Measurement("… its restart", "s", of(figures["restart"]), (at_most(1.0),), "until it is in every ISR")
+        yield Measurement("… its restart", "s", select(figures["restart"]), (at_most(1.0),), "until it is in every ISR")
 
 
 def _cpu(cluster: Brokers) -> float:

@@ -29,8 +29,8 @@ def measurements(session: Session) -> Iterator[Measurement]:
 
     def measure(broker: Broker) -> dict[str, float]:
         with topic(broker.address) as name:
-            produced = _watched(broker, "produce", lambda: _produce(tools, broker.address, name, records))
-            consumed = _watched(broker, "consume", lambda: _consume(tools, broker.address, name, records))
+            produced = _measured(broker, "produce", lambda: _produce(tools, broker.address, name, records))
+            consumed = _measured(broker, "consume", lambda: _consume(tools, broker.address, name, records))
             return produced | consumed
 
     medians = session.in_turn(session.warm(), measure)
@@ -39,7 +39,7 @@ def measurements(session: Session) -> Iterator[Measurement]:
         yield Measurement(title, "MB/s", medians[work], (at_least(target),), _shares(medians, work))
 
 
-def _watched(broker: Broker, work: str, run: Callable[[], float]) -> dict[str, float]:
+def _measured(broker: Broker, work: str, run: Callable[[], float]) -> dict[str, float]:
     """Return the tool's figure, and the processors that the tool, its start included, and the broker used."""
     begun, tool = time.perf_counter(), _children_s()
     server = cpu_seconds(broker.pid) if broker.pid else 0.0
@@ -66,20 +66,20 @@ def _shares(medians: Medians, work: str) -> str:
 
 
 def _produce(tools: JavaTools, address: str, name: str, records: int) -> float:
-    said = tools.run(
+    output = tools.run(
         "kafka-producer-perf-test", "--topic", name, "--num-records", str(records), "--record-size", str(_SIZE),
         "--throughput", "-1", "--producer-props", f"bootstrap.servers={address}", "acks=all",
     )  # fmt: skip
-    rate = re.findall(r"([\d.]+) records/sec", said)[-1]
+    rate = re.findall(r"([\d.]+) records/sec", output)[-1]
     return float(rate) * _SIZE / 1e6
 
 
 def _consume(tools: JavaTools, address: str, name: str, records: int) -> float:
     """Return the rate while records were fetched; the tool leaves out the join of the group in this figure."""
-    said = tools.run(
+    output = tools.run(
         "kafka-consumer-perf-test", "--topic", name, "--messages", str(records), "--bootstrap-server", address,
         "--timeout", "30000",
     )  # fmt: skip
-    rows = list(csv.reader((line for line in said.splitlines() if "," in line), skipinitialspace=True))
+    rows = list(csv.reader((line for line in output.splitlines() if "," in line), skipinitialspace=True))
     columns = next(row for row in rows if "fetch.nMsg.sec" in row)
     return float(rows[-1][columns.index("fetch.nMsg.sec")]) * _SIZE / 1e6

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.brokers import Odradek
-from bench.log import LARGE, SMALL, random_places, write_sparse
+from bench.log import LARGE, SMALL, random_lookups, write_sparse
 from bench.measurement import ODRADEK, Measurement, limit
 from bench.process import cpu_seconds
 from bench.session import Session
@@ -27,7 +27,7 @@ def measurements(session: Session) -> Iterator[Measurement]:
     """The logs are sparse files: only the batch headers take space on the disk."""
     if session.quick:
         return
-    small, large = random_places(session.folder / "log")
+    small, large = random_lookups(session.folder / "log")
     yield Measurement("find a random offset, 10 GB ÷ 100 MB", "×", {ODRADEK: large / small}, (), _note(small, large))
     (small, large), (small_cpu, large_cpu) = _fetches(session.folder / "fetched")
     work = "Fetch 64 KiB at a random offset, 10 GB ÷ 100 MB"
@@ -35,8 +35,8 @@ def measurements(session: Session) -> Iterator[Measurement]:
     yield Measurement(f"{work}, server CPU", "×", {ODRADEK: large_cpu / small_cpu}, (), _note(small_cpu, large_cpu))
 
 
-def _note(small: float, large: float, of: str = " of processor time") -> str:
-    return f"{small:.1f} µs and {large:.1f} µs{of}"
+def _note(small: float, large: float, kind: str = " of processor time") -> str:
+    return f"{small:.1f} µs and {large:.1f} µs{kind}"
 
 
 def _fetches(folder: Path) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -49,7 +49,7 @@ def _fetches(folder: Path) -> tuple[tuple[float, float], tuple[float, float]]:
         name: write_sparse(folder / "data" / f"{name}-0", size) for name, size in (("small", SMALL), ("large", LARGE))
     }
     broker.start()
-    chance = random.Random(1)
+    rng = random.Random(1)
     taken: dict[str, list[float]] = {name: [] for name in ends}
     cpu: dict[str, list[float]] = {name: [] for name in ends}
     assert broker.pid is not None
@@ -58,8 +58,7 @@ def _fetches(folder: Path) -> tuple[tuple[float, float], tuple[float, float]]:
             ids = {topic.name: topic.topic_id for topic in client.metadata().topics}
             # With the same offsets in each round, the page cache has both logs from the second round on.
             requests = {
-                name: [_request(ids[name], chance.randrange(end)) for _ in range(_FETCHES)]
-                for name, end in ends.items()
+                name: [_request(ids[name], rng.randrange(end)) for _ in range(_FETCHES)] for name, end in ends.items()
             }
             for _ in range(_ROUNDS):
                 for name, wanted in requests.items():

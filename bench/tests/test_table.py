@@ -1,10 +1,10 @@
-"""What the bench prints: figures, ratios and verdicts, and the request bytes that its fastest client sends."""
+"""The tables of the bench, and the prepared requests of its fastest client."""
 
 from __future__ import annotations
 
 import struct
 
-from bench.load.frames import FETCH_VERSION, PRODUCE_VERSION, Calls
+from bench.load.frames import FETCH_VERSION, PRODUCE_VERSION, PreparedRequests
 from bench.measurement import KAFKA, ODRADEK, Measurement, as_fast_as, at_least, at_most, limit
 from bench.table import markdown
 
@@ -17,7 +17,7 @@ from odradek_wire.messages.produce import ProduceResponse
 _HEAD = "| --- | --- | ---: | ---: | ---: | --- | --- | --- |"
 
 
-def test_a_line_has_figures_ratio_target_and_verdict() -> None:
+def test_a_row_has_figures_ratio_target_and_verdict() -> None:
     measurements = [
         Measurement("produce", "MB/s", {ODRADEK: 743.2, KAFKA: 262}, (at_least(2),)),
         Measurement("processor", "CPU-s", {ODRADEK: 1.5, KAFKA: 3}, (at_most(0.3),), "why"),
@@ -32,7 +32,7 @@ def test_a_line_has_figures_ratio_target_and_verdict() -> None:
     ]
 
 
-def test_what_could_not_be_measured_is_neither_met_nor_missed() -> None:
+def test_a_missing_figure_is_neither_met_nor_missed() -> None:
     measurements = [
         Measurement("produce", "MB/s", {ODRADEK: 700, KAFKA: 262}, (at_least(2),)),
         Measurement("processor", "CPU-s", {ODRADEK: 0.5}, (at_most(0.3),)),
@@ -40,7 +40,7 @@ def test_what_could_not_be_measured_is_neither_met_nor_missed() -> None:
     assert markdown(measurements).splitlines()[-1] == "| processor | CPU-s | 0.500 | – | – | ≤ 0.3 × | – |  |"
 
 
-def test_lines_that_compare_with_others_have_a_table_of_their_own() -> None:
+def test_rows_with_other_columns_have_their_own_table() -> None:
     measurements = [
         Measurement("produce", "MB/s", {ODRADEK: 1, KAFKA: 1}),
         Measurement("decode", "µs", {ODRADEK: 2, "kio": 8}, (as_fast_as(3, "kio"),)),
@@ -55,29 +55,29 @@ def test_lines_that_compare_with_others_have_a_table_of_their_own() -> None:
     ]
 
 
-def test_the_client_finds_offset_and_error_of_a_produce() -> None:
-    calls = Calls("topic", 2, 100)
+def test_the_client_reads_the_offset_and_error_of_a_produce_response() -> None:
+    requests = PreparedRequests("topic", 2, 100)
 
-    def answer(error: int) -> bytes:
+    def response(error: int) -> bytes:
         partition = ProduceResponse.PartitionProduceResponse(2, error, base_offset=77)
         topic = ProduceResponse.TopicProduceResponse("topic", partition_responses=[partition])
         return _framed(ProduceResponse([topic]), PRODUCE_VERSION)
 
-    assert calls.produced_at(answer(0)) == 77
-    assert calls.produced_at(answer(6)) == -1
+    assert requests.produced_offset(response(0)) == 77
+    assert requests.produced_offset(response(6)) == -1
 
 
-def test_the_client_sees_whether_a_fetch_brought_records() -> None:
-    calls = Calls("topic", 2, 100)
+def test_the_client_reads_whether_a_fetch_response_has_records() -> None:
+    requests = PreparedRequests("topic", 2, 100)
 
-    def answer(error: int, records: bytes) -> bytes:
+    def response(error: int, records: bytes) -> bytes:
         partition = FetchResponse.PartitionData(2, error, records=records, aborted_transactions=[])
         topic = FetchResponse.FetchableTopicResponse("topic", partitions=[partition])
         return _framed(FetchResponse(responses=[topic]), FETCH_VERSION)
 
-    assert calls.fetched(answer(0, b"records")) is True
-    assert calls.fetched(answer(0, b"")) is False
-    assert calls.fetched(answer(1, b"records")) is False
+    assert requests.has_records(response(0, b"records")) is True
+    assert requests.has_records(response(0, b"")) is False
+    assert requests.has_records(response(1, b"records")) is False
 
 
 def _framed(response: Message, version: int) -> bytes:
