@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from odradek_peers.processes import dying_with_us
+from odradek_peers.processes import killed_with_parent
 
 
 def up(
@@ -26,7 +26,7 @@ def up(
         process = subprocess.Popen(
             [
                 *prefix,
-                *dying_with_us(),
+                *killed_with_parent(),
                 *(program or (str(Path(sys.executable).with_name("odradek")), "up")),
                 *arguments,
                 *(f"--option={name}={value}" for name, value in options.items()),

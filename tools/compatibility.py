@@ -1,6 +1,6 @@
-"""Write docs/compatibility.md from the broker's own tables: `python tools/compatibility.py`.
+"""Write docs/compatibility.md: `python tools/compatibility.py`.
 
-Reads the table of APIs, and the table of settings that have an effect.
+Reads the broker's table of APIs, the docstrings of their modules, and the table of settings that have an effect.
 """
 
 from __future__ import annotations
@@ -96,17 +96,15 @@ def _long_requests() -> str:
     return "".join(lines) + rest
 
 
-def _settings(found: Mapping[str, str]) -> str:
-    return "".join(f"| {name} | {said} |\n" for name, said in sorted(found.items()))
+def _settings(settings: Mapping[str, str]) -> str:
+    return "".join(f"| {name} | {effect} |\n" for name, effect in sorted(settings.items()))
 
 
 def _row(api: ApiInfo) -> str:
     served, differences = _versions(TABLE.versions(api.key)), _differences(api)
-    known = (
-        _versions(_stable(api.kafka_3_9, unstable=api.unstable_3_9)),
-        _versions(_stable(api.kafka_4_3, unstable=api.unstable_4_3)),
-    )
-    return f"| {api.name} | {int(api.key)} | {served} | {known[0]} | {known[1]} | {differences} |\n"
+    in_3_9 = _versions(_stable(api.kafka_3_9, unstable=api.unstable_3_9))
+    in_4_3 = _versions(_stable(api.kafka_4_3, unstable=api.unstable_4_3))
+    return f"| {api.name} | {int(api.key)} | {served} | {in_3_9} | {in_4_3} | {differences} |\n"
 
 
 def _differences(api: ApiInfo) -> str:

@@ -60,7 +60,9 @@ def wrong_in_sdist(files: Iterable[str]) -> list[str]:
     """Return what is wrong with an sdist's files; their paths leave out the sdist's top folder."""
     names = set(files)
     wrong = [f"{name} is missing" for name in IN_SDIST if name not in names]
-    return wrong + [f"{name} is not a source file" for name in sorted(names) if "__pycache__" in name or ".venv/" in name]
+    return wrong + [
+        f"{name} is not a source file" for name in sorted(names) if "__pycache__" in name or ".venv/" in name
+    ]
 
 
 def wrong_in_bill(bill: dict[str, Any], wanted: Iterable[str]) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from odradek_peers import KAFKA_4_3, RunningTool
 from odradek_peers.logconf import log_to_stderr
-from odradek_peers.processes import dying_with_us
+from odradek_peers.processes import killed_with_parent
 
 _JVM = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
 _FOLDER = Path(__file__).parent
@@ -25,7 +25,7 @@ class JavaProgram:
         """Start the program; the caller may end it."""
         logging = log_to_stderr(self.version, Path(self.classpath.rpartition(":")[2]).parent.parent)
         command = ["java", *_JVM, logging, "-cp", self.classpath, self.main, *arguments]
-        return RunningTool(self.main, [*dying_with_us(), *command])
+        return RunningTool(self.main, [*killed_with_parent(), *command])
 
 
 def compiled(name: str, jars: Path, classes: Path, version: str = KAFKA_4_3) -> JavaProgram:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from odradek_peers.processes import dying_with_us
+from odradek_peers.processes import killed_with_parent
 
 from compat_tests.netns.wire import Fate
 
@@ -103,7 +103,7 @@ class Hosts:
             _ip("netns", "add", namespace)
             _ip("-n", namespace, "link", "set", "lo", "up")
         self._wire = subprocess.Popen(
-            [*dying_with_us(), sys.executable, "-m", "compat_tests.netns.wire", str(self._seed)],
+            [*killed_with_parent(), sys.executable, "-m", "compat_tests.netns.wire", str(self._seed)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

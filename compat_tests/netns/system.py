@@ -18,7 +18,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 from odradek_peers import ZooKeeperServer
-from odradek_peers.processes import dying_with_us
+from odradek_peers.processes import killed_with_parent
 
 from compat_tests.isolation import values as read_values
 from compat_tests.netns.checks import last_owners
@@ -219,7 +219,7 @@ class Workload:
         with (self.directory / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
                 [
-                    *dying_with_us(), sys.executable, "-m", "compat_tests.netns.clients", kind, name,
+                    *killed_with_parent(), sys.executable, "-m", "compat_tests.netns.clients", kind, name,
                     str(self.directory / f"{name}.jsonl"), self._system.members.bootstrap_servers, topic,
                     str(self._topics[topic]), *([group] if group else []),
                 ],

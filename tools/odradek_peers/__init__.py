@@ -1,8 +1,8 @@
 """Apache Kafka for tests and benchmarks, its jars, tools and servers, and Apache ZooKeeper.
 
-Downloads the jars (`jars`), runs Kafka's Java tools (`tools`), Kafka's servers (`server`, `cluster`), ZooKeeper
-(`zookeeper`), and old clients that need a separate environment (`old_clients`). Not part of the distribution, and
-independent of it, because the tests compare Odradek with these programs.
+Downloads the jars (`jars`) and old clients (`old_clients`), and runs Kafka's Java tools (`tools`), Kafka's servers
+(`server`, `cluster`) and ZooKeeper (`zookeeper`). Not part of the distribution; imports nothing of Odradek, because the
+tests compare Odradek with these programs.
 """
 
 from odradek_peers.cluster import KafkaCluster

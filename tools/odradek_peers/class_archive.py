@@ -8,9 +8,9 @@ import fcntl
 import subprocess
 from pathlib import Path
 
-_PATIENCE_MS = "1500"
+_TIMEOUT_MS = "1500"
 _QUIET = "-Xlog:disable"
-"""Keep a JVM that rejects an archive from writing that to standard output, where tests read the tools' output."""
+"""Without it, a JVM that rejects the archive says so on standard output, where tests read the tools' output."""
 
 
 def archive_options(libs: Path, options: tuple[str, ...]) -> list[str]:
@@ -21,7 +21,7 @@ def archive_options(libs: Path, options: tuple[str, ...]) -> list[str]:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not archive.exists():
                 _make(archive, libs, options)
-    # An empty file: this JVM could not make one.
+    # An empty file means that this JVM could not make an archive.
     return [_QUIET, f"-XX:SharedArchiveFile={archive}"] if archive.stat().st_size else []
 
 
@@ -31,7 +31,7 @@ def _make(archive: Path, libs: Path, options: tuple[str, ...]) -> None:
     command = [
         "java", *options, _QUIET, f"-XX:ArchiveClassesAtExit={partial}", "-cp", f"{libs}/*",
         "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", "127.0.0.1:1", "--topic", "none",
-        "--timeout-ms", _PATIENCE_MS,
+        "--timeout-ms", _TIMEOUT_MS,
     ]  # fmt: skip
     try:
         subprocess.run(command, capture_output=True, timeout=60, check=False)

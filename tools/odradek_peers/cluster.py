@@ -1,4 +1,4 @@
-"""A cluster of Apache Kafka: several KRaft nodes on loopback, all of them brokers and controllers, or only the first.
+"""A cluster of Apache Kafka: several KRaft nodes on loopback, which are brokers, and all or some of them controllers.
 
 Owns the configuration of the cluster; `server` runs a single node.
 """
@@ -63,7 +63,7 @@ class KafkaCluster:
         for node in self.nodes:
             node.config = {
                 "controller.quorum.voters": voters,
-                **({} if node in quorum else _broker_alone(node)),
+                **({} if node in quorum else _broker_role(node)),
                 **dict.fromkeys(_INTERNAL_TOPICS, str(min(brokers, _REPLICATION_FACTOR_MAX))),
                 **({"broker.rack": racks[node.node_id]} if racks else {}),
                 **(config or {}),
@@ -89,18 +89,18 @@ class KafkaCluster:
         return self
 
     def stop(self, broker: int | None = None) -> None:
-        """Stop all nodes, or one, in order."""
+        """Stop all nodes, or one, with SIGTERM."""
         if broker is not None:
             self.nodes[broker].stop()
             return
-        # Together: a node without a quorum cannot move its leaderships, and would wait until the timeout.
+        # All nodes together, because a node without a quorum cannot move its leaderships and waits for a timeout.
         for node in self.nodes:
             node.terminate()
         for node in self.nodes:
             node.stop()
 
     def kill(self, broker: int | None = None) -> None:
-        """Send SIGKILL."""
+        """Send SIGKILL to all nodes, or to one."""
         for node in self.nodes if broker is None else [self.nodes[broker]]:
             node.kill()
 
@@ -122,6 +122,6 @@ class KafkaCluster:
         self.close()
 
 
-def _broker_alone(node: ApacheKafka) -> dict[str, str]:
+def _broker_role(node: ApacheKafka) -> dict[str, str]:
     listeners = f"PLAINTEXT://{node.bootstrap_servers}"
     return {"process.roles": "broker", "listeners": listeners, "advertised.listeners": listeners}

@@ -27,7 +27,7 @@ _LOG4J_2 = [
     ("org.apache.logging.log4j", "log4j-api", "2.25.3"),
 ]
 
-# The server and the tools; then the logging backend, which a release ships without depending on it.
+# The server and the tools, and the logging backend, which is in the release but is no dependency of theirs.
 _ARTIFACTS: dict[str, list[tuple[str, str, str]]] = {
     KAFKA_4_3: [
         ("org.apache.kafka", "kafka_2.13", KAFKA_4_3),
@@ -60,7 +60,7 @@ _CONNECT_ARTIFACTS = [
     *_LOG4J_2,
 ]
 
-# The server; then the artifacts that it loads at its start although it does not depend on them.
+# The server, and the artifacts that it loads at its start but that are no dependencies of its artifact.
 _ZOOKEEPER_ARTIFACTS = [
     ("org.apache.zookeeper", "zookeeper", ZOOKEEPER),
     ("io.dropwizard.metrics", "metrics-core", "4.1.12.1"),
@@ -113,7 +113,7 @@ def _fetch(name: str, artifacts: list[tuple[str, str, str]], folder: Path) -> No
             check=False,
         )
     except FileNotFoundError as missing:
-        raise RuntimeError("Maven downloads the jars, and `mvn` is not on the PATH") from missing
+        raise RuntimeError("cannot download Kafka's jars: install Maven, which provides `mvn`") from missing
     except subprocess.TimeoutExpired as late:
         raise RuntimeError(f"Maven did not download {name} within {_MAVEN_SECONDS:.0f} s") from late
     if done.returncode != 0:

@@ -1,6 +1,6 @@
 """Old releases of clients, each in its own folder, because the newer release has the same package name.
 
-A driver runs with that folder on PYTHONPATH.
+A test runs such a client in a process with that folder on PYTHONPATH.
 """
 
 import shutil

@@ -1,4 +1,4 @@
-"""Servers started by tests: free ports, and an end of the server with its parent process."""
+"""Helpers for servers that tests start: free ports, the end of a server, the last lines of its log."""
 
 import contextlib
 import random
@@ -11,7 +11,7 @@ LOOPBACK = "127.0.0.1"
 _LOWEST_PORT, _HIGHEST_PORT = 20_000, 32_000
 
 
-def dying_with_us() -> list[str]:
+def killed_with_parent() -> list[str]:
     """Return a command prefix that kills the command when this process ends, even by SIGKILL (Linux).
 
     The signal comes at the end of the thread that started the command, so this thread must not end earlier.
@@ -43,11 +43,11 @@ def free_ports(count: int) -> list[int]:
 
     They are below the system's ephemeral ports, so that no other test gets one of them while a JVM is starting.
     """
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         ports: list[int] = []
         while len(ports) < count:
             port = random.randrange(_LOWEST_PORT, _HIGHEST_PORT)
             with contextlib.suppress(OSError):
-                held.enter_context(socket.create_server((LOOPBACK, port)))
+                stack.enter_context(socket.create_server((LOOPBACK, port)))
                 ports.append(port)
         return ports

@@ -14,9 +14,9 @@ class NotReady(Exception):
 
 
 def wait_until_ready(host: str, port: int, *, brokers: int = 1, timeout: float, alive: Callable[[], bool]) -> None:
-    """Wait until the broker answers ApiVersions, and Metadata with `brokers` brokers. Raises NotReady."""
+    """Wait until the broker responds to ApiVersions, and to Metadata with `brokers` brokers. Raises NotReady."""
     deadline = time.monotonic() + timeout
-    while not _answers(host, port, brokers):
+    while not _responds(host, port, brokers):
         if not alive():
             raise NotReady(f"the broker on {host}:{port} ended before it responded")
         if time.monotonic() > deadline:
@@ -24,19 +24,19 @@ def wait_until_ready(host: str, port: int, *, brokers: int = 1, timeout: float, 
         time.sleep(0.02)
 
 
-def _answers(host: str, port: int, brokers: int) -> bool:
+def _responds(host: str, port: int, brokers: int) -> bool:
     try:
         with socket.create_connection((host, port), timeout=5) as connection:
-            versions = _ask(connection, _API_VERSIONS, 0, b"")
+            versions = _call(connection, _API_VERSIONS, 0, b"")
             if struct.unpack_from(">h", versions, 4)[0] != 0:
                 return False
-            metadata = _ask(connection, _METADATA, 1, _ALL_TOPICS_V1)
+            metadata = _call(connection, _METADATA, 1, _ALL_TOPICS_V1)
             return bool(struct.unpack_from(">i", metadata, 4)[0] >= brokers)
     except (OSError, struct.error):
         return False
 
 
-def _ask(connection: socket.socket, api_key: int, version: int, body: bytes) -> bytes:
+def _call(connection: socket.socket, api_key: int, version: int, body: bytes) -> bytes:
     request = struct.pack(">hhih", api_key, version, 1, 5) + b"ready" + body
     connection.sendall(struct.pack(">i", len(request)) + request)
     return _exactly(connection, struct.unpack(">i", _exactly(connection, 4))[0])

@@ -16,13 +16,13 @@ from typing import Self
 
 from odradek_peers.jars import KAFKA_4_3, libs
 from odradek_peers.logconf import log_to_file
-from odradek_peers.processes import LOOPBACK, dying_with_us, free_ports, log_tail, wait_or_kill
+from odradek_peers.processes import LOOPBACK, free_ports, killed_with_parent, log_tail, wait_or_kill
 from odradek_peers.ready import NotReady, wait_until_ready
 
 _START_SECONDS = 120.0
 _STOP_SECONDS = 30.0
 
-# One node has the only replica of every internal topic; groups start without the three-second wait for more members.
+# A single node has the only replica of internal topics. A group does not wait three seconds for more members.
 _DEFAULTS = {
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "4",
@@ -37,9 +37,9 @@ _DEFAULTS = {
 
 
 class ApacheKafka:
-    """A broker that can be started, stopped, killed and started again; as a context manager it runs inside.
+    """A broker that can be started, stopped, killed and started again; as a context manager it runs in the block.
 
-    The port is a free one and stays the same. Without `directory` the data is in a temporary folder, which `close`
+    It chooses a free port and keeps it. Without `directory` the data is in a temporary folder, which `close`
     deletes. With `zookeeper`, the connect string, it is a broker of the cluster there (3.9).
     """
 
@@ -82,7 +82,7 @@ class ApacheKafka:
         return self._process.pid if self._process else None
 
     def start(self) -> Self:
-        """Start the broker (formatting an empty directory first) and wait until it answers."""
+        """Start the broker, formatting an empty directory first, and wait until it responds."""
         self.launch()
         self.wait()
         return self
@@ -98,7 +98,7 @@ class ApacheKafka:
             self._format([*java, "-XX:TieredStopAtLevel=1"], properties)
         with (self.directory / "stdout.log").open("ab") as output:
             self._process = subprocess.Popen(
-                [*dying_with_us(), *java, "kafka.Kafka", str(properties)],
+                [*killed_with_parent(), *java, "kafka.Kafka", str(properties)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -106,7 +106,7 @@ class ApacheKafka:
             )
 
     def wait(self, brokers: int = 1) -> None:
-        """Wait until the broker answers and knows `brokers` brokers."""
+        """Wait until the broker responds and its metadata has `brokers` brokers."""
         process = self._process
         assert process is not None, "not started"
         try:
@@ -123,7 +123,7 @@ class ApacheKafka:
             self._process.terminate()
 
     def stop(self) -> None:
-        """Stop the broker in order (SIGTERM, and SIGKILL after a timeout)."""
+        """Stop the broker with SIGTERM, and with SIGKILL after a timeout."""
         if self._process is None:
             return
         self.terminate()
@@ -184,7 +184,7 @@ class ApacheKafka:
         return file
 
     def _format(self, java: list[str], properties: Path) -> None:
-        # One word, because an id may begin with a dash.
+        # With "=", because an id may begin with a dash.
         identity = f"--cluster-id={self._cluster_id}"
         command = [*java, "kafka.tools.StorageTool", "format", identity, "-c", str(properties)]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)

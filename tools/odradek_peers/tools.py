@@ -15,7 +15,7 @@ from odradek_peers.class_archive import archive_options
 from odradek_peers.jars import KAFKA_4_3, libs
 from odradek_peers.logconf import log_to_stderr
 
-# The class of each script; a tuple (4.x, 3.x) if 3.9 has it in another package.
+# The class of each script, or a tuple for 4.x and 3.x if 3.9 has the class in another package.
 _CLASSES: dict[str, str | tuple[str, str]] = {
     "kafka-broker-api-versions": (
         "org.apache.kafka.tools.BrokerApiVersionsCommand",
@@ -82,8 +82,8 @@ class JavaTools:
         except subprocess.TimeoutExpired as late:
             raise ToolFailed(f"{tool} did not end within {timeout:.0f} s: {late.stdout!r} {late.stderr!r}") from late
         if done.returncode != 0:
-            said = f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-            raise ToolFailed(f"{tool} {' '.join(arguments)} ended with {done.returncode}:\n{said}")
+            output = f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+            raise ToolFailed(f"{tool} {' '.join(arguments)} ended with {done.returncode}:\n{output}")
         return done.stdout
 
     def start(self, tool: str, *arguments: str) -> "RunningTool":
@@ -101,7 +101,7 @@ class JavaTools:
 
 @dataclass
 class RunningTool:
-    """A tool in the background: its output lines, its input and its end. The end of the context ends it."""
+    """A tool in the background: its input, its output lines and its end. The end of a `with` block kills it."""
 
     name: str
     command: list[str]
@@ -131,7 +131,9 @@ class RunningTool:
         """Return the next line of standard output, and keep it in `lines`. Raises ToolFailed if none comes."""
         line = self.poll_line(timeout)
         if line is None:
-            raise ToolFailed(f"{self.name} printed nothing more after {self.lines[-5:]}\n{self.errors()}")
+            raise ToolFailed(
+                f"{self.name} printed no line within {timeout:g} s after {self.lines[-5:]}\n{self.errors()}"
+            )
         return line
 
     def poll_line(self, timeout: float) -> str | None:
@@ -154,12 +156,12 @@ class RunningTool:
     def terminate(self, timeout: float = 30.0) -> int:
         """Send SIGTERM and wait; the rest of the output is in `lines` afterwards. Return the exit code."""
         self._process.terminate()
-        return self._ended(timeout)
+        return self._wait_for_end(timeout)
 
     def kill(self) -> None:
-        """Send SIGKILL, so that the tool cannot leave its group."""
+        """Send SIGKILL: a consumer then ends without leaving its group."""
         self._process.kill()
-        self._ended(10.0)
+        self._wait_for_end(10.0)
 
     def errors(self) -> str:
         """Return the tool's standard error so far."""
@@ -174,7 +176,7 @@ class RunningTool:
         if self._process.poll() is None:
             self.kill()
 
-    def _ended(self, timeout: float) -> int:
+    def _wait_for_end(self, timeout: float) -> int:
         try:
             code = self._process.wait(timeout)
         except subprocess.TimeoutExpired:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from odradek_peers.jars import zookeeper_libs
-from odradek_peers.processes import LOOPBACK, dying_with_us, free_ports, log_tail, wait_or_kill
+from odradek_peers.processes import LOOPBACK, free_ports, killed_with_parent, log_tail, wait_or_kill
 from odradek_peers.ready import NotReady
 
 _START_SECONDS = 120.0
@@ -39,10 +39,10 @@ _LOGBACK = """\
 class ZooKeeperServer:
     """A server that can be started, stopped, killed, paused and started again; as a context manager it runs inside.
 
-    The port is a free one and stays the same. Without `directory` the data is in a temporary folder, which `close`
+    It chooses a free port and keeps it. Without `directory` the data is in a temporary folder, which `close`
     deletes. Session timeouts are from 2 ticks to a minute; a session expires up to a tick late. `prefix` begins the
     command, for example to run the server in another network namespace. Unless `forced`, the server does not sync its
-    writes, which then survive its own death but not the machine's.
+    writes: they survive its own end, but not that of the machine.
     """
 
     def __init__(
@@ -81,7 +81,8 @@ class ZooKeeperServer:
         with (self.directory / "stdout.log").open("ab") as output:
             self._process = subprocess.Popen(
                 [
-                    *self._prefix, *dying_with_us(), *_JAVA, f"-Dzookeeper.forceSync={'yes' if self._forced else 'no'}",
+                    *self._prefix, *killed_with_parent(), *_JAVA,
+                    f"-Dzookeeper.forceSync={'yes' if self._forced else 'no'}",
                     f"-Dlogback.configurationFile={logging}", "-cp", f"{zookeeper_libs()}/*",
                     "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(settings),
                 ],
@@ -98,7 +99,7 @@ class ZooKeeperServer:
         return self
 
     def stop(self) -> None:
-        """Stop the server in order (SIGTERM, and SIGKILL after a timeout)."""
+        """Stop the server with SIGTERM, and with SIGKILL after a timeout."""
         if self._process is None:
             return
         self.resume()
@@ -115,7 +116,7 @@ class ZooKeeperServer:
         self._process = None
 
     def pause(self) -> None:
-        """Send SIGSTOP: connections stay, but the server answers nothing and expires no session."""
+        """Send SIGSTOP: connections stay, but the server does not respond and expires no session."""
         assert self._process is not None, "not started"
         self._process.send_signal(signal.SIGSTOP)
 
@@ -171,12 +172,12 @@ class ZooKeeperServer:
 
     def _serves(self) -> bool:
         try:
-            # The server may never answer a request that arrives before it is ready: repeat it soon.
+            # A short timeout, because a server that is not ready may never respond to this request.
             with socket.create_connection((self._host, self.port), timeout=0.5) as connection:
                 connection.sendall(b"srvr")
-                answer = b""
+                response = b""
                 while piece := connection.recv(4096):
-                    answer += piece
-                return b"Mode: standalone" in answer
+                    response += piece
+                return b"Mode: standalone" in response
         except OSError:
             return False

@@ -1,4 +1,4 @@
-"""Diagnosis of a test that reached a timeout: stacks, asyncio tasks and unanswered requests of all its processes.
+"""Diagnosis of a test that has timed out: stacks, asyncio tasks and unanswered requests of all its processes.
 
-`pytest_hooks` chooses the moment, `collect` queries the processes below the test, `process` describes its own process.
+`pytest_hooks` decides when, `collect` gathers them from all processes, `process` makes those of one process.
 """

@@ -1,7 +1,7 @@
 """One process's threads, asyncio tasks and unanswered requests, as text.
 
-A child process writes them into a file when it receives SIGUSR2. Imported at the start of every Python process below
-the tests, so the costly imports wait for the signal.
+A child process writes them into a file when it receives SIGUSR2. Every Python process below the tests imports this
+module at its start, so costly imports happen only when the signal comes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def dump_file(directory: str, pid: int) -> str:
 def install() -> None:
     """Write this process's stacks into its dump file at SIGUSR2; do nothing if the variable names no directory.
 
-    faulthandler writes the threads first, even if the interpreter hangs in a system call; the rest needs the
-    interpreter.
+    faulthandler writes the threads first, even if the interpreter hangs in a system call; tasks and requests need a
+    running interpreter.
     """
     directory = os.environ.get(DIRECTORY, "")
     if not os.path.isdir(directory):
         return
-    # A bare descriptor, because a process with -X dev would report a file object as unclosed at its end.
+    # A descriptor without a file object, which python -X dev would report as unclosed at the end.
     descriptor = os.open(dump_file(directory, os.getpid()), os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND, 0o600)
 
     def dump(number: int, frame: object) -> None:
@@ -59,17 +59,17 @@ def tasks_and_requests() -> str:
     import gc
 
     tasks, requests = [], []
-    for thing in gc.get_objects():
-        if isinstance(thing, asyncio.Task) and not thing.done():
-            tasks.append(f"task {thing.get_name()}\n" + "\n".join(_awaits(thing.get_coro())))
-        elif _is_exchange(thing) and not thing.connection.closing:  # closed connections may still exist
-            requests.append(repr(thing.request)[:_REQUEST_CHARACTERS])
+    for instance in gc.get_objects():
+        if isinstance(instance, asyncio.Task) and not instance.done():
+            tasks.append(f"task {instance.get_name()}\n" + "\n".join(_awaits(instance.get_coro())))
+        elif _is_exchange(instance) and not instance.connection.closing:  # closed connections may still exist
+            requests.append(repr(instance.request)[:_REQUEST_CHARACTERS])
     return "\n".join([*tasks, f"unanswered requests of clients and brokers: {len(requests)}", *requests])
 
 
-def _is_exchange(thing: object) -> bool:
+def _is_exchange(instance: object) -> bool:
     """Return whether this is a broker's pending request, by the name of its class, which this module never imports."""
-    return type(thing).__name__ == "Exchange" and type(thing).__module__.startswith("odradek_broker.")
+    return type(instance).__name__ == "Exchange" and type(instance).__module__.startswith("odradek_broker.")
 
 
 def _awaits(coroutine: object) -> list[str]:

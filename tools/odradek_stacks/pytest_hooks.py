@@ -1,8 +1,9 @@
-"""Add the stacks of all processes to the report of a test that reached a timeout.
+"""Add the stacks of all processes to the report of a test that has timed out.
 
-The plugin assumes a timeout if a failed test took long, with any exception: `TimeoutError`, an assertion after a
-deadline, pytest-timeout. It collects stacks at the failure, when the servers of fixtures still run, and some time
-before, when the test's own servers still run. The whole text is in `build/stacks/`, its beginning in the report.
+A test that fails after a long time counts as timed out, whatever its exception is: `TimeoutError`, an assertion after a
+deadline, pytest-timeout. The plugin collects stacks while a test runs long, when the test's own servers still run, and
+again at the failure, when only the servers of fixtures run. The whole text is in `build/stacks/`, its beginning in the
+report.
 """
 
 from __future__ import annotations
@@ -21,31 +22,31 @@ import pytest
 from odradek_stacks.collect import stacks_of_all
 from odradek_stacks.process import DIRECTORY
 
-LONG_S = 5.0
-"""An earlier failure is no timeout: the shortest deadline in the tests is 10 s."""
-FIRST_LOOK_S = 50.0
-"""The time after which the plugin first collects a running test's stacks; later times double."""
+TIMEOUT_MIN_S = 5.0
+"""A test that fails earlier has not timed out: the shortest deadline in the tests is 10 s."""
+FIRST_COLLECTION_S = 50.0
+"""The plugin collects the stacks of a running test after this time, and then each time its age has doubled."""
 _LINES_MAX = 500
 _SITE = str(Path(__file__).parent / "site")
 
 
 class _Watch:
-    """A thread that collects the stacks of a test phase that runs long."""
+    """A thread that collects the stacks of a phase of a test (setup, call, teardown) that runs long."""
 
     def __init__(self) -> None:
         self._phase: tuple[object, float, float] | None = None
-        self._seen: tuple[object, str] | None = None
+        self._collected: tuple[object, str] | None = None
         threading.Thread(target=self._run, name="stacks of long tests", daemon=True).start()
 
     def begin(self) -> None:
         now = time.monotonic()
-        self._phase = object(), now, now + FIRST_LOOK_S
+        self._phase = object(), now, now + FIRST_COLLECTION_S
 
     def end(self) -> str:
-        """Return the last stacks of the phase, or an empty text."""
-        phase, seen = self._phase, self._seen
-        self._phase = self._seen = None
-        return seen[1] if phase is not None and seen is not None and seen[0] is phase[0] else ""
+        """Return the last stacks of the phase, or an empty string."""
+        phase, collected = self._phase, self._collected
+        self._phase = self._collected = None
+        return collected[1] if phase is not None and collected is not None and collected[0] is phase[0] else ""
 
     def _run(self) -> None:
         while True:
@@ -55,12 +56,12 @@ class _Watch:
                 continue
             token, began, _ = phase
             ran_s = time.monotonic() - began
-            self._seen = token, f"######## after {ran_s:.0f} s\n{_stacks()}"
+            self._collected = token, f"######## after {ran_s:.0f} s\n{_stacks()}"
             if self._phase is phase:
                 self._phase = token, began, began + 2 * ran_s
 
 
-class StacksOfWaits:
+class TimeoutStacks:
     """The plugin; `pytest_configure` registers one."""
 
     def __init__(self, kept: Path) -> None:
@@ -88,14 +89,14 @@ class StacksOfWaits:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         before = self._watch.end()
-        if report.failed and call.duration >= LONG_S:
+        if report.failed and call.duration >= TIMEOUT_MIN_S:
             text = f"{before}\n######## after the failure, {call.duration:.0f} s\n{_stacks()}\n"
             file = self._kept / f"{re.sub(r'[^A-Za-z0-9]+', '-', item.nodeid)[-150:]}-{report.when}.txt"
             self._kept.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
             lines = text.splitlines()
             shown = [*lines[:_LINES_MAX], *([f"({len(lines)} lines in all)"] if len(lines) > _LINES_MAX else [])]
-            report.sections.append((f"It has waited: stacks, also in {file}", "\n".join(shown)))
+            report.sections.append((f"Timeout: stacks of all processes, also in {file}", "\n".join(shown)))
         return report
 
 
@@ -112,4 +113,4 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[DIRECTORY] = directory = tempfile.mkdtemp(prefix="odradek-stacks-")
         config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_SITE, os.environ.get("PYTHONPATH", "")]))
-    config.pluginmanager.register(StacksOfWaits(config.rootpath / "build" / "stacks"), "odradek-stacks")
+    config.pluginmanager.register(TimeoutStacks(config.rootpath / "build" / "stacks"), "odradek-stacks")

@@ -1,4 +1,4 @@
-"""A folder of the cache is complete or does not exist, whichever process fills it."""
+"""A folder of the cache is complete or does not exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ODRADEK_PEERS", str(tmp_path / "peers"))
 
 
-def test_a_folder_is_filled_once_by_the_first_of_many() -> None:
+def test_concurrent_callers_fill_a_folder_once() -> None:
     filled = []
 
     def fill(folder: Path) -> None:
@@ -29,7 +29,7 @@ def test_a_folder_is_filled_once_by_the_first_of_many() -> None:
     assert (peers_home() / "thing" / "jar").read_text() == "content"
 
 
-def test_a_folder_that_failed_to_fill_is_filled_again() -> None:
+def test_a_folder_is_filled_again_after_a_failure() -> None:
     def fail(folder: Path) -> None:
         (folder / "half").write_text("")
         raise RuntimeError("no network")

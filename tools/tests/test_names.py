@@ -108,7 +108,7 @@ class Code:
         for path in files():
             self._add_path(path.relative_to(ROOT))
             if path == Path(__file__):
-                continue  # it names what does not exist
+                continue  # this file names things that do not exist
             if path.suffix == ".py":
                 self._add_python(path)
             elif path.suffix != ".md":
@@ -155,7 +155,7 @@ class Code:
         self.members[path.parent.name if path.name == "__init__.py" else path.stem] |= own
 
     def has(self, name: str, file: Path | None) -> bool:
-        """Return whether the name means something in the file, or in any if None."""
+        """Return whether the name is known in the file, or in any file if None."""
         if name in ELSEWHERE or name in PYTHON or name in self.paths or name.rstrip("/") in self.paths:
             return True
         if "/" in name or name.endswith(".py"):
@@ -228,17 +228,17 @@ def missing(text: str, file: Path | None = None) -> list[str]:
     texts = IN_BACKTICKS.findall(text)
     for quoted in texts:
         if any(each.endswith(f".{quoted}") for each in texts):
-            continue  # given in full beside it
+            continue  # another name in backticks gives it in full
         if any(sign in quoted for sign in "<*…"):
             continue  # a pattern
         if NAME.fullmatch(quoted):
             found += [] if PLACEHOLDER.fullmatch(quoted) or code().has(quoted, file) else [quoted]
         else:
-            found += [name for name in NAME.findall(quoted) if not means_something(name)]
+            found += [name for name in NAME.findall(quoted) if not is_known_anywhere(name)]
     return found
 
 
-def means_something(name: str) -> bool:
+def is_known_anywhere(name: str) -> bool:
     """Return whether this part of a longer text, or each of its words, occurs anywhere."""
     return code().has(name, None) or all(
         PLACEHOLDER.fullmatch(word) or code().has(word, None) for word in re.split(r"[./]", name) if word

@@ -1,4 +1,4 @@
-"""Old clients still work on every Python that the project supports."""
+"""Old clients can be imported by every Python that the project supports."""
 
 from __future__ import annotations
 

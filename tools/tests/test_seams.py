@@ -1,4 +1,4 @@
-"""Tests share code by modules of their own, and planted bugs replace public names of the product only."""
+"""Tests share code through modules that are no tests, and planted bugs replace only public names of the product."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-NOT_OURS = frozenset({".venv", "build", "dist"})
+GENERATED = frozenset({".venv", "build", "dist"})
 
 
 def _modules(pattern: str) -> Iterator[tuple[str, ast.Module]]:
-    for folder in (folder for folder in sorted(ROOT.iterdir()) if folder.is_dir() and folder.name not in NOT_OURS):
+    for folder in (folder for folder in sorted(ROOT.iterdir()) if folder.is_dir() and folder.name not in GENERATED):
         for path in sorted(folder.rglob("*.py")):
             if path.match(pattern):
                 yield str(path.relative_to(ROOT)), ast.parse(path.read_text())

@@ -1,4 +1,4 @@
-"""The report of a test that reaches a timeout has the stacks and the unanswered requests of its processes."""
+"""The report of a test that has timed out has the stacks and the unanswered requests of its processes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from odradek_wire.messages.fetch import FetchRequest
 
 pytest_plugins = ["pytester"]
 WAIT_S = 60
-# Not within a waiting function, because its own stack would show these texts as a source line.
-OF_SCRIPT, OF_JVM = ("in wait_in_vain",), ('"main"', "at org.apache.kafka.tools.consumer.ConsoleConsumer")
+# Constants, because the stack of the waiting test shows its own source lines.
+SCRIPT_STACK, JVM_STACK = ("in wait_forever",), ('"main"', "at org.apache.kafka.tools.consumer.ConsoleConsumer")
 ONE_FETCH = "unanswered requests of clients and brokers: 1\nFetchRequest("
 
 
-def stacks_with(condition: Callable[[str], bool]) -> None:
+def wait_for_stacks(condition: Callable[[str], bool]) -> None:
     deadline = time.monotonic() + WAIT_S
     while not condition(text := stacks_of_all()):
         assert time.monotonic() < deadline, text
@@ -42,27 +42,27 @@ def test_stacks_show_the_fetch_that_waits_for_records(process: bool) -> None:
         host, port = cluster.bootstrap_servers.split(":")
         with socket.create_connection((host, int(port))) as client:
             client.sendall(struct.pack(">i", len(frame)) + frame)
-            stacks_with(lambda text: ONE_FETCH in text)
+            wait_for_stacks(lambda text: ONE_FETCH in text)
 
 
 def test_stacks_show_a_python_process_stuck_in_a_system_call() -> None:
-    command = [sys.executable, "-c", "def wait_in_vain(): import sys; sys.stdin.read()\nwait_in_vain()"]
+    command = [sys.executable, "-c", "def wait_forever(): import sys; sys.stdin.read()\nwait_forever()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as child:
-        stacks_with(lambda text: f"process {child.pid} " in text and all(each in text for each in OF_SCRIPT))
+        wait_for_stacks(lambda text: f"process {child.pid} " in text and all(each in text for each in SCRIPT_STACK))
 
 
 def test_stacks_show_a_jvm() -> None:
     with JavaTools(KAFKA_4_3).start("kafka-console-consumer", "--topic=t", "--bootstrap-server=127.0.0.1:1"):
-        stacks_with(lambda text: all(each in text for each in OF_JVM))
+        wait_for_stacks(lambda text: all(each in text for each in JVM_STACK))
 
 
 def test_a_failure_that_took_long_is_reported_with_stacks(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pytest_hooks, "LONG_S", 0.0)
+    monkeypatch.setattr(pytest_hooks, "TIMEOUT_MIN_S", 0.0)
     pytester.makepyfile("def test_fails(): assert False, 'it never came true'")
     result = pytester.runpytest_inprocess("-p", "odradek_stacks.pytest_hooks")
-    result.stdout.fnmatch_lines(["*It has waited: stacks, also in *", "==== this process*"])
+    result.stdout.fnmatch_lines(["*Timeout: stacks of all processes, also in *", "==== this process*"])
     assert [file.name for file in (pytester.path / "build/stacks").iterdir()] == [
         "test-a-failure-that-took-long-is-reported-with-stacks-py-test-fails-call.txt"
     ]
@@ -71,4 +71,4 @@ def test_a_failure_that_took_long_is_reported_with_stacks(
 def test_a_quick_failure_is_reported_without_stacks(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_fails(): assert False")
     result = pytester.runpytest_inprocess("-p", "odradek_stacks.pytest_hooks")
-    result.stdout.no_fnmatch_line("*It has waited*")
+    result.stdout.no_fnmatch_line("*Timeout: stacks*")

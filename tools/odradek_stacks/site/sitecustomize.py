@@ -1,4 +1,4 @@
-"""Python imports this module at its start where the tests put this folder on PYTHONPATH."""
+"""Imported by Python at its start in every process of the tests, which put this folder on PYTHONPATH."""
 
 try:
     from odradek_stacks.process import install
