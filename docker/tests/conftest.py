@@ -25,10 +25,11 @@ if not hasattr(sys.modules.get("docker"), "from_env"):
 ROOT = Path(__file__).parents[2]
 IMAGE = "odradek:test"
 TIMEOUT_S = 600
-"""The limit for one command; on a slow machine building the image takes minutes."""
+"""The limit for one command; building the image takes minutes on a slow machine."""
 
 Command = Callable[..., str]
-"""Runs a command with these arguments and adds `environment`. Returns its output; raises AssertionError if it fails."""
+"""Runs a command with these arguments and additional variables in `environment`. Returns its output; raises
+AssertionError if it fails."""
 
 
 def _command(program: str) -> Command:
@@ -42,7 +43,8 @@ def _command(program: str) -> Command:
             check=False,
         )
         if done.returncode != 0:
-            raise AssertionError(f"{program} {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}")
+            command = f"{program} {' '.join(arguments)}"
+            raise AssertionError(f"{command} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
         return done.stdout.strip()
 
     return run
@@ -52,7 +54,7 @@ def _command(program: str) -> Command:
 def docker() -> Command:
     """The `docker` command, if its engine responds."""
     if shutil.which("docker") is None:
-        pytest.skip("no container engine: there is no docker command here (tools/engine installs one)")
+        pytest.skip("no container engine: the docker command is missing (tools/engine installs it)")
     version = subprocess.run(["docker", "version"], capture_output=True, text=True, timeout=30, check=False)
     if version.returncode != 0:
         pytest.skip(f"no container engine responds (tools/engine starts one): {version.stderr.strip()}")
@@ -81,7 +83,7 @@ def container(docker: Command, image: str) -> Iterator[Command]:
 
 @pytest.fixture
 def network(docker: Command) -> Iterator[str]:
-    """A test names it before `container`, so that the containers are removed first."""
+    """Removed after the containers if the test names it before `container`."""
     name = f"odradek-test-{uuid.uuid4().hex[:8]}"
     docker("network", "create", name)
     yield name
@@ -90,7 +92,7 @@ def network(docker: Command) -> Iterator[str]:
 
 @pytest.fixture
 def volume(docker: Command) -> Iterator[str]:
-    """A test names it before `container`, so that the containers are removed first."""
+    """Removed after the containers if the test names it before `container`."""
     name = docker("volume", "create")
     yield name
     docker("volume", "rm", name)
@@ -100,7 +102,7 @@ def volume(docker: Command) -> Iterator[str]:
 def compose(docker: Command, image: str) -> Iterator[Command]:
     """A function that runs `docker-compose` on a file, in a project that ends with the test."""
     if shutil.which("docker-compose") is None:
-        pytest.skip("there is no docker-compose command here")
+        pytest.skip("the docker-compose command is missing")
     run = _command("docker-compose")
     project = f"odradek-test-{uuid.uuid4().hex[:8]}"
     variables = {"ODRADEK_IMAGE": image, "KAFKA_IMAGE": image}
@@ -125,7 +127,7 @@ def free_port() -> int:
 
 @pytest.fixture
 def client_of() -> Callable[[str], Command]:
-    """A function from an address to a function that writes and reads values with a client on this host."""
+    """A function that takes an address and returns a function that writes and reads values there, from this host."""
     from confluent_kafka import Consumer, Producer
 
     def at(bootstrap: str) -> Command:

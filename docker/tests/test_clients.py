@@ -1,4 +1,4 @@
-"""Clients of the image: on the host, in other containers, under a compose file, and through testcontainers."""
+"""Clients of a broker in a container: on the host, in other containers, with compose files and testcontainers."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def test_a_client_in_another_container_connects_without_settings(
 def test_a_compose_file_of_apache_kafka_works_with_our_image(
     compose: Command, free_port: int, client_of: Callable[[str], Command]
 ) -> None:
-    here = {"KAFKA_HOST_PORT": str(free_port)}
-    compose(APACHE_KAFKA_FILE, "up", "-d", environment=here)
+    environment = {"KAFKA_HOST_PORT": str(free_port)}
+    compose(APACHE_KAFKA_FILE, "up", "-d", environment=environment)
     inside = (APACHE_KAFKA_FILE, "exec", "-T", "broker")
-    compose(*inside, *READY, environment=here)
+    compose(*inside, *READY, environment=environment)
     assert client_of(f"localhost:{free_port}")("from-host", "one", "two") == "one two"
-    read = compose(*inside, "odradek", "consume", "from-host", "--json", "-b", "broker:19092", environment=here)
+    read = compose(*inside, "odradek", "consume", "from-host", "--json", "-b", "broker:19092", environment=environment)
     assert sorted(_values(read)) == ["one", "two"]
 
     from confluent_kafka.admin import AdminClient
@@ -64,27 +64,29 @@ def test_a_compose_file_of_apache_kafka_works_with_our_image(
     assert len(cluster.topics["from-host"].partitions) == 5
 
 
-def test_our_compose_file_succeeds_twice(compose: Command) -> None:
+def test_our_compose_file_succeeds_again_on_its_data(compose: Command) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", 9092))
         except OSError:
-            pytest.skip("port 9092, which the compose file publishes, is in use here")
-    for _ in range(2):  # The second time on the data of the first.
+            pytest.skip("port 9092, which the compose file publishes, is in use")
+    for _ in range(2):
         shown = compose(OURS_FILE, "up", "--no-build", "--no-color", "--exit-code-from", "client")
         for word in ("hello", "from", "another", "container"):
             assert re.search(rf"^client_1 .*\b{word}$", shown, re.MULTILINE), shown
 
 
-def test_testcontainers_start_it_for_a_client_on_the_host(image: str, client_of: Callable[[str], Command]) -> None:
+def test_testcontainers_start_the_image_for_a_client_on_the_host(
+    image: str, client_of: Callable[[str], Command]
+) -> None:
     from odradek.containers import OdradekContainer
 
     with OdradekContainer(image, config={"num.partitions": 2}) as kafka:
         assert client_of(kafka.get_bootstrap_server())("from-host", "one", "two") == "one two"
 
 
-def test_testcontainers_start_it_for_the_containers_of_a_network(docker: Command, image: str) -> None:
+def test_testcontainers_start_the_image_for_other_containers(docker: Command, image: str) -> None:
     from testcontainers.core.network import Network
 
     from odradek.containers import OdradekContainer

@@ -38,7 +38,7 @@ def test_the_container_becomes_healthy(docker: Command, container: Command) -> N
     deadline = time.monotonic() + HEALTHY_WITHIN_S
     health = {"Status": "starting"}
     while health["Status"] == "starting" and time.monotonic() < deadline:
-        # The engine does not report when a check is done, so ask again.
+        # The engine has no event for the end of a check, so the test polls.
         health = json.loads(docker("inspect", "--format", "{{json .State.Health}}", broker))
     assert health["Status"] == "healthy", health
 
@@ -58,20 +58,20 @@ def test_sigterm_ends_the_container_with_exit_code_0(docker: Command, container:
 def test_records_survive_a_restart(docker: Command, container: Command) -> None:
     broker = container()
     _wait_until_ready(docker, broker)
-    docker("exec", broker, "odradek", "topics", "create", "kept")
-    docker("exec", broker, "odradek", "produce", "kept", "one", "two")
+    docker("exec", broker, "odradek", "topics", "create", "orders")
+    docker("exec", broker, "odradek", "produce", "orders", "one", "two")
     docker("restart", "-t", "30", broker)
     _wait_until_ready(docker, broker)
-    assert docker("exec", broker, "odradek", "consume", "kept").split() == ["0:0", "one", "0:1", "two"]
+    assert docker("exec", broker, "odradek", "consume", "orders").split() == ["0:0", "one", "0:1", "two"]
 
 
 def test_records_in_a_volume_survive_their_container(docker: Command, volume: str, container: Command) -> None:
     first = container("-v", f"{volume}:/var/lib/kafka/data")
     _wait_until_ready(docker, first)
-    docker("exec", first, "odradek", "topics", "create", "kept")
-    docker("exec", first, "odradek", "produce", "kept", "one", "two")
-    # As a crash does, so that the broker writes nothing at its end.
+    docker("exec", first, "odradek", "topics", "create", "orders")
+    docker("exec", first, "odradek", "produce", "orders", "one", "two")
+    # SIGKILL, so that the broker writes nothing at its end.
     docker("kill", first)
     second = container("-v", f"{volume}:/var/lib/kafka/data")
     _wait_until_ready(docker, second)
-    assert docker("exec", second, "odradek", "consume", "kept").split() == ["0:0", "one", "0:1", "two"]
+    assert docker("exec", second, "odradek", "consume", "orders").split() == ["0:0", "one", "0:1", "two"]

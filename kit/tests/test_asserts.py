@@ -1,4 +1,4 @@
-"""An `assert` states what holds in a correct broker: no package catches a failed one, because `python -O` has none."""
+"""No package catches a failed `assert`, because `python -O` removes asserts."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def produce(cluster: Cluster, topic: str, *values: str, **config: object) -> Non
 
 
 def read(cluster: Cluster, topic: str, count: int) -> list[str]:
-    """Read the records of partition 0, which must be `count`."""
+    """Read the records of partition 0, and assert that it has `count`."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reader"})
     try:
         assert consumer.get_watermark_offsets(TopicPartition(topic, 0), WAIT_S) == (0, count)
@@ -124,14 +124,14 @@ def test_an_idempotent_producer_continues_after_a_reset(cluster: Cluster) -> Non
 
 def test_a_reset_deletes_dynamic_configurations(cluster: Cluster) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    as_new = settings(admin)
+    initial = settings(admin)
     wanted = {"message.max.bytes": "1234", "log.retention.ms": "60000"}
     changes = [ConfigEntry(*each, incremental_operation=AlterConfigOpType.SET) for each in wanted.items()]
     resource = ConfigResource(ResourceType.BROKER, "0", incremental_configs=changes)
     admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
-    assert {name: value for name, value in settings(admin).items() if as_new[name] != value} == wanted
+    assert {name: value for name, value in settings(admin).items() if initial[name] != value} == wanted
     cluster.reset()
-    assert settings(admin) == as_new
+    assert settings(admin) == initial
     produce(cluster, "orders", "x" * 2000)
 
 
@@ -165,27 +165,29 @@ def test_a_reset_restores_the_wall_clock_also_for_the_next_start(cluster: Cluste
 
 
 def days_from_now(cluster: Cluster) -> int:
-    """Produce and read a record; return by how many days its LogAppendTime is ahead."""
+    """Produce and read a record; return the days by which its LogAppendTime is ahead of the real time."""
     name = f"stamped-{uuid4()}"
     cluster.create_topic(name, config={"message.timestamp.type": "LogAppendTime"})
-    stamps: list[int] = []
+    timestamps: list[int] = []
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-    producer.produce(name, "x", partition=0, on_delivery=lambda error, message: stamps.append(message.timestamp()[1]))
+    producer.produce(
+        name, "x", partition=0, on_delivery=lambda error, message: timestamps.append(message.timestamp()[1])
+    )
     assert producer.flush(WAIT_S) == 0
     assert read(cluster, name, 1) == ["x"]
-    return round((stamps[0] - time.time() * 1000) / DAY_MS)
+    return round((timestamps[0] - time.time() * 1000) / DAY_MS)
 
 
 def test_a_lost_response_duplicates_records_unless_idempotent(cluster: Cluster) -> None:
-    quick = {"socket.timeout.ms": 1000, "request.timeout.ms": 1000, "retry.backoff.ms": 10}
+    timeouts = {"socket.timeout.ms": 1000, "request.timeout.ms": 1000, "retry.backoff.ms": 10}
     cluster.faults.disconnect("Produce", when="response", times=1)
-    produce(cluster, "orders", "twice", **quick)
+    produce(cluster, "orders", "twice", **timeouts)
     cluster.faults.disconnect("Produce", when="response", times=1)
-    produce(cluster, "orders", "once", **quick, **{"enable.idempotence": True})
+    produce(cluster, "orders", "once", **timeouts, **{"enable.idempotence": True})
     assert read(cluster, "orders", 3) == ["twice", "twice", "once"]
 
 
-def test_an_ordered_error_reaches_the_client_until_it_is_cleared(cluster: Cluster) -> None:
+def test_an_injected_error_reaches_the_client_until_it_is_cleared(cluster: Cluster) -> None:
     cluster.faults.error("Produce", "TOPIC_AUTHORIZATION_FAILED")
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     errors: list[str] = []
@@ -239,7 +241,7 @@ def offsets_left(cluster: Cluster, topic: str) -> list[int]:
 
 
 def test_clean_logs_and_delete_old_segments_run_immediately(cluster: Cluster) -> None:
-    # A segment for each record, so that only the last one is active.
+    # Each record has its own segment, and only the last one is active.
     config = {"segment.ms": 1, "min.cleanable.dirty.ratio": 0, "retention.ms": DAY_MS}
     cluster.create_topic("latest", config={**config, "cleanup.policy": "compact,delete"})
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})

@@ -318,8 +318,8 @@ def test_draining_prefers_other_racks_then_brokers_with_few_replicas() -> None:
 
 
 def test_brokers_take_turns_as_the_preferred_leader() -> None:
-    found = state({}, (9,), (9,), (9,), (9,))
-    assert list(plan_to_move(found.partitions, [1, 2, 3], 2).values()) == [[1, 2], [2, 3], [3, 1], [1, 2]]
+    before = state({}, (9,), (9,), (9,), (9,))
+    assert list(plan_to_move(before.partitions, [1, 2, 3], 2).values()) == [[1, 2], [2, 3], [3, 1], [1, 2]]
 
 
 @pytest.mark.parametrize(

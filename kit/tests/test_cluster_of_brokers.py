@@ -39,16 +39,16 @@ def partitions(cluster: Cluster, topic: str) -> dict[int, PartitionMetadata]:
     return dict(admin(cluster).list_topics(topic, timeout=WAIT_S).topics[topic].partitions)
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition between the brokers, which no client can wait for."""
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition that no client request waits for."""
     deadline = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < deadline, "the condition did not become true"
         time.sleep(0.01)
 
 
-def until_in_sync(cluster: Cluster, topic: str, replicas: list[int]) -> None:
-    until(lambda: all(sorted(each.isrs) == replicas for each in partitions(cluster, topic).values()))
+def wait_until_in_sync(cluster: Cluster, topic: str, replicas: list[int]) -> None:
+    wait_until(lambda: all(sorted(each.isrs) == replicas for each in partitions(cluster, topic).values()))
 
 
 def produce(cluster: Cluster, topic: str, *values: str, partition: int = 0, **config: object) -> None:
@@ -84,7 +84,7 @@ def test_partitions_have_their_leaders_and_replicas_on_all_brokers(cluster: Clus
     found = partitions(cluster, "orders").values()
     assert sorted(each.leader for each in found) == ALL
     assert [sorted(each.replicas) for each in found] == [ALL] * 3
-    until_in_sync(cluster, "orders", ALL)
+    wait_until_in_sync(cluster, "orders", ALL)
 
 
 @pytest.mark.parametrize("how", ["kill", "stop"])
@@ -95,13 +95,13 @@ def test_other_replicas_lead_while_a_broker_is_down_and_it_rejoins_the_isr(clust
     getattr(cluster, how)(1)
     assert cluster.brokers == [0, 2]
     assert cluster.bootstrap_servers == servers
-    until(lambda: all(each.leader in (0, 2) for each in partitions(cluster, "orders").values()))
+    wait_until(lambda: all(each.leader in (0, 2) for each in partitions(cluster, "orders").values()))
     for partition in range(3):
         produce(cluster, "orders", "while it is gone", partition=partition)
         assert read(cluster, "orders", 2, partition) == ["before", "while it is gone"]
     cluster.start(1)
     assert cluster.brokers == ALL
-    until_in_sync(cluster, "orders", ALL)
+    wait_until_in_sync(cluster, "orders", ALL)
     assert brokers(cluster) == dict(enumerate(servers.split(",")))
 
 
@@ -110,7 +110,7 @@ def test_a_restarted_broker_fetches_the_records_that_it_missed(cluster: Cluster)
     cluster.kill(2)
     produce(cluster, "alone", "missed")
     cluster.start(2)
-    until_in_sync(cluster, "alone", ALL)
+    wait_until_in_sync(cluster, "alone", ALL)
     cluster.stop(0)
     cluster.stop(1)
     assert read(cluster, "alone", 1) == ["missed"]
@@ -166,7 +166,7 @@ def test_a_reset_deletes_the_data_of_a_broker_that_is_down(cluster: Cluster) -> 
     cluster.reset()
     cluster.start(1)
     cluster.create_topic("orders", 3, replicas=3)
-    until_in_sync(cluster, "orders", ALL)
+    wait_until_in_sync(cluster, "orders", ALL)
     for partition in range(3):
         produce(cluster, "orders", "after", partition=partition)
         assert read(cluster, "orders", 1, partition) == ["after"]
@@ -213,7 +213,7 @@ def test_a_group_continues_when_its_coordinator_is_killed() -> None:
                 consumer.close()
 
         assert next_one() == "a"
-        until_in_sync(cluster, "__consumer_offsets", ALL)
+        wait_until_in_sync(cluster, "__consumer_offsets", ALL)
         cluster.kill(partitions(cluster, "__consumer_offsets")[0].leader)
         assert next_one() == "b"
 
@@ -221,13 +221,13 @@ def test_a_group_continues_when_its_coordinator_is_killed() -> None:
 def test_racks_are_in_the_metadata_and_spread_replicas() -> None:
     with Cluster(brokers=4, racks=["a", "a", "b", "b"]) as cluster:
         cluster.create_topic("spread", 8, replicas=2)
-        asked = admin(cluster)
-        rack = {node.id: node.rack for node in asked.describe_cluster().result(WAIT_S).nodes}
+        client = admin(cluster)
+        rack = {node.id: node.rack for node in client.describe_cluster().result(WAIT_S).nodes}
         assert rack == {0: "a", 1: "a", 2: "b", 3: "b"}
         spread = [{rack[broker] for broker in each.replicas} for each in partitions(cluster, "spread").values()]
         assert spread == [{"a", "b"}] * 8
         assert cluster.add_broker(rack="c") == 4
-        nodes = asked.describe_cluster().result(WAIT_S).nodes
+        nodes = client.describe_cluster().result(WAIT_S).nodes
         assert {node.rack for node in nodes if node.id == 4} == {"c"}
 
 

@@ -68,17 +68,17 @@ def test_up_serves_the_address_that_it_prints_and_exits_0_on_a_signal(number: si
 def test_up_durable_syncs_before_it_acknowledges(
     data: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    statics: list[dict[str, str]] = []
+    started: list[dict[str, str]] = []
 
-    async def refuse(given: list[dict[str, str]], **_: object) -> None:
-        statics.extend(given)
+    async def refuse(broker_settings: list[dict[str, str]], **_: object) -> None:
+        started.extend(broker_settings)
         raise OSError("stop here")
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(EmbeddedCluster, "start", refuse)
     CliRunner().invoke(up.command, ["--port", "0", *data])
     CliRunner().invoke(up.command, ["--port", "0", "--durable", *data])
-    assert [static.get("odradek.sync") for static in statics] == [None if data else "false", "always"]
+    assert [settings.get("odradek.sync") for settings in started] == [None if data else "false", "always"]
 
 
 def test_up_keeps_topics_and_records_in_its_data_directory(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Inside a container: the address that a health check asks."""
+"""The address to which the health check of a container connects."""
 
 from __future__ import annotations
 

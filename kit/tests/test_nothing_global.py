@@ -1,4 +1,4 @@
-"""A broker in a user's process leaves the global state of that process as it was."""
+"""A broker in a user's process does not change the global state of that process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def prometheus():
     return sorted(metric.name for metric in REGISTRY.collect())
 
 Cluster  # import first: the test is about starting
-# libuv keeps one pipe for signals in every process that ever had a loop of uvloop's.
+# libuv keeps a pipe for signals in every process that has had a uvloop event loop.
 new_event_loop().close()
 before = state()
 with Cluster(topics={"a": 3}) as cluster:
@@ -55,7 +55,7 @@ from odradek.client.records import RecordProducer
 from odradek.hosts.event_loop import new_event_loop
 from odradek_wire.records.record import Record
 
-# Debug mode also logs slow callbacks, which prove nothing on a busy machine.
+# -X dev also logs slow callbacks, which mean nothing on a busy machine.
 logging.getLogger("asyncio").setLevel(logging.ERROR)
 
 def cycles(process):
@@ -90,12 +90,12 @@ before = state()
 in_threads()
 deadline = time.monotonic() + 20
 while (after := state()) != before:
-    # The thread of a cancelled timer ends a moment later.
+    # The thread of a cancelled timer ends a little later.
     assert time.monotonic() < deadline, (before, after)
 """
 
 
-def test_a_cluster_leaves_global_state_as_it_was() -> None:
+def test_a_cluster_does_not_change_global_state() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

@@ -1,4 +1,4 @@
-"""A process that runs out of file descriptors says so in lines of its log, and its broker goes on."""
+"""A broker that runs out of file descriptors logs it and continues to serve."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def test_a_flood_of_connections_leaves_descriptors_for_files(loop: str, tmp_path
         for partition in range(8):
             before.produce("t", b"v", partition=partition, callback=lambda error, _: errors.append(error))
         assert before.flush(20) == 0
-        assert errors == [None] * 8, "a client that was there before is served, and files are opened for it"
+        assert errors == [None] * 8, "the broker serves a client that connected before, and opens files for it"
         for connection in flood:
             connection.close()
-        assert _produces(bootstrap), "others connect when the flood is gone"
+        assert _produces(bootstrap), "new clients connect when the flood has ended"
     finally:
         for connection in flood:
             connection.close()

@@ -125,7 +125,7 @@ def test_a_cluster_that_was_never_started_is_not_running(call: Callable[[Cluster
 @THREAD_AND_PROCESS
 def test_a_broker_that_has_ended_by_itself_is_not_running(process: bool) -> None:
     with Cluster(brokers=2, process=process) as cluster:
-        # As after a failure of its last disk, of which the cluster has not learned.
+        # As after the failure of its last disk, which `Cluster` does not notice.
         cluster._host.kill_broker(1)
         for call in (cluster.stop, cluster.kill):
             with pytest.raises(NotRunningError, match=r"^broker 1 is not running$"):
@@ -138,7 +138,7 @@ def test_a_value_that_kafka_refuses_is_a_settings_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("order", "message"),
+    ("call", "message"),
     [
         (lambda faults: faults.drop("Send", when="request"), "api must be the name of a Kafka API.*got 'Send'"),
         (lambda faults: faults.drop("Fetch", when="now"), "when must be 'request' or 'response', got 'now'"),
@@ -148,9 +148,9 @@ def test_a_value_that_kafka_refuses_is_a_settings_error() -> None:
         (lambda faults: faults.error("Fetch", 4711), "error must be one of.*got 4711"),
     ],
 )
-def test_a_fault_that_cannot_be_is_a_value_error(order: Callable[[Faults], None], message: str) -> None:
+def test_an_invalid_fault_is_a_value_error(call: Callable[[Faults], None], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        order(Cluster().faults)
+        call(Cluster().faults)
 
 
 def test_a_fault_takes_an_error_code_or_its_name() -> None:

@@ -1,4 +1,4 @@
-"""README.md: its code runs, and it stays short."""
+"""README.md: its code runs, and it has at most 700 words."""
 
 from __future__ import annotations
 
