@@ -8,6 +8,14 @@ from __future__ import annotations
 
 from odradek_wire.errors import ErrorCode
 
+_EXPLANATIONS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "it does not exist",
+    ErrorCode.GROUP_ID_NOT_FOUND: "it does not exist",
+    ErrorCode.NON_EMPTY_GROUP: "it has members",
+    ErrorCode.MESSAGE_TOO_LARGE: "larger than message.max.bytes or max.message.bytes allows",
+}
+"""For common error codes that Kafka returns without a message, or with one that only an expert understands."""
+
 
 class ClientError(Exception):
     """The broker cannot be reached, or does not respond as Kafka does; the message is one line."""
@@ -22,7 +30,9 @@ class KafkaError(ClientError):
             name = self.code.name
         except ValueError:
             self.code, name = ErrorCode.UNKNOWN_SERVER_ERROR, f"error code {code}"
-        super().__init__(f"{subject}: {message or name}")
+        explanation = _EXPLANATIONS.get(self.code)
+        text = message or name if explanation is None else f"{explanation} ({name})"
+        super().__init__(f"{subject}: {text}")
 
 
 class SettingsError(ValueError):

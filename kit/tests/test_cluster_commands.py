@@ -173,7 +173,7 @@ def test_a_refused_reassignment_is_shown_and_exits_1(cluster: Cluster, odradek: 
     [
         (["reassign"], "nothing to do: give --to, --drain or --file"),
         (["reassign", "--to", "1"], "--to needs a topic or a partition"),
-        (["reassign", "none", "--to", "1"], "topic 'none': UNKNOWN_TOPIC_OR_PARTITION"),
+        (["reassign", "none", "--to", "1"], "topic 'none': it does not exist (UNKNOWN_TOPIC_OR_PARTITION)"),
         (["reassign", "t", "--to", "1,1"], "Invalid value for '--to': '1,1' names a broker twice"),
         (["reassign", "t", "--to", "1", "-r", "2"], "2 replicas need at least 2 brokers, got 1"),
         (["reassign", "t", "--to", "1", "--drain", "2"], "--to, --drain and --file cannot be combined"),
@@ -182,7 +182,7 @@ def test_a_refused_reassignment_is_shown_and_exits_1(cluster: Cluster, odradek: 
             ["elect", "t:x"],
             "Invalid value for '[TOPIC[:PARTITION]]...': 't:x' is not of the form TOPIC or TOPIC:PARTITION",
         ),
-        (["verify", "none"], "topic 'none': UNKNOWN_TOPIC_OR_PARTITION"),
+        (["verify", "none"], "topic 'none': it does not exist (UNKNOWN_TOPIC_OR_PARTITION)"),
     ],
 )
 def test_bad_input_of_cluster_commands_is_a_one_line_error(

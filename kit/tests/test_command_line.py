@@ -126,6 +126,10 @@ def test_a_port_in_use_is_a_one_line_error_and_exit_code_2() -> None:
         (["up", "-o", "a=1", "-o", "a=2"], "Invalid value: a is given twice"),
         (["up", "--config", "/no/such/file"], "cannot read /no/such/file: No such file or directory"),
         (["up", "--topic", "a:none"], "Invalid value for --topic: 'a:none' is not of the form NAME or NAME:PARTITIONS"),
+        (
+            ["up", "--zookeeper", "host:x/kafka", "--broker-id", "1"],
+            "Invalid value for --zookeeper: 'host:x/kafka' is not of the form HOST:PORT[,HOST:PORT][/CHROOT]",
+        ),
         (["up", "--port", "70000"], "Invalid value for '--port': 70000 is not in the range 0<=x<=65535."),
         (["up", "--emulate", "2.8"], "Invalid value for '--emulate': '2.8' is not one of '3.9', '4.0', '4.3'."),
         (
@@ -150,10 +154,12 @@ def test_bad_input_is_a_one_line_error_and_exit_code_2(arguments: list[str], lin
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["topics", "create", "t", "-p", "9999999999"], "num_partitions: must fit int32, got 9999999999"),
-        (["topics", "grow", "orders", "9999999999"], "count: must fit int32, got 9999999999"),
-        (["topics", "create", "t" * 40_000], "name: "),
-        (["consume", "orders", "--from", "@99999999999999999999"], "timestamp: "),
+        (["topics", "create", "t", "-p", "9999999999"], "9999999999 is not in the range 1<=x<=2147483647."),
+        (["topics", "create", "t", "-r", "99999"], "99999 is not in the range 1<=x<=32767."),
+        (["topics", "create", "t", "-a", "9999999999"], "'9999999999' has an id above 2147483647"),
+        (["topics", "grow", "orders", "9999999999"], "9999999999 is not in the range 1<=x<=2147483647."),
+        (["topics", "create", "t" * 40_000], "CreateTopicsRequest v7, topics[0].name: "),
+        (["consume", "orders", "--from", "@99999999999999999999"], "timestamp: 99999999999999999999: "),
     ],
 )
 def test_a_value_that_no_request_holds_is_a_one_line_error(cluster: Cluster, arguments: list[str], reason: str) -> None:
@@ -259,7 +265,7 @@ def test_groups_are_reset_described_and_deleted(cluster: Cluster) -> None:
     assert odradek("groups", "delete", "g", bootstrap=at).returncode == 0
     assert json.loads(odradek("groups", "list", "--json", bootstrap=at).stdout) == []
     gone = odradek("groups", "delete", "g", bootstrap=at)
-    assert (gone.returncode, gone.stderr) == (2, "odradek: group 'g': GROUP_ID_NOT_FOUND\n")
+    assert (gone.returncode, gone.stderr) == (2, "odradek: group 'g': it does not exist (GROUP_ID_NOT_FOUND)\n")
 
 
 def test_topics_and_their_settings_are_created_changed_and_deleted(cluster: Cluster) -> None:

@@ -6,6 +6,7 @@ failed, 2 when it could not start. Imports Spark only when it starts the job.
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 import threading
@@ -118,10 +119,10 @@ def command(
             output_directory=output,
             checkpoint_directory=checkpoint,
             rejected_topic=rejected_topic,
-            window_ms=round(window * 1000),
-            lateness_ms=round(lateness * 1000),
-            max_ahead_ms=round(max_ahead * 1000),
-            trigger_ms=round(trigger * 1000),
+            window_ms=_ms("--window", window),
+            lateness_ms=_ms("--lateness", lateness),
+            max_ahead_ms=_ms("--max-ahead", max_ahead),
+            trigger_ms=_ms("--trigger", trigger),
             max_offsets_per_trigger=max_offsets,
             starting_offsets="latest" if from_latest else "earliest",
             fail_on_data_loss=not tolerate_data_loss,
@@ -163,6 +164,12 @@ def _run(config: PipelineConfig, master: str, jars: tuple[Path, ...], settings: 
         f"{done.records:,} records in {done.batches:,} batches, {done.rejected:,} rejected, {done.late:,} too late"
     )
     return 0
+
+
+def _ms(option: str, seconds: float) -> int:
+    if not math.isfinite(seconds):
+        raise PipelineConfigError(f"{option} must be a number of seconds, got {seconds}")
+    return round(seconds * 1000)
 
 
 def _pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:

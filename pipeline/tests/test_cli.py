@@ -18,6 +18,7 @@ _ARGUMENTS = ["views", "counts", "--output", "/tmp/counts", "--checkpoint", "/tm
     ("options", "message"),
     [
         (["--window", "0"], "Invalid value for '--window': 0.0 is not in the range x>=0.001."),
+        (["--window", "inf"], "--window must be a number of seconds, got inf"),
         (["--max-offsets", "0"], "Invalid value for '--max-offsets': 0 is not in the range x>=1."),
         (["--kafka-option", "security.protocol"], "--kafka-option must be NAME=VALUE, got 'security.protocol'"),
         (["--spark-option", "=1"], "--spark-option must be NAME=VALUE, got '=1'"),

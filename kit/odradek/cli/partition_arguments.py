@@ -1,4 +1,4 @@
-"""Arguments that name topics, partitions and brokers: TOPIC, TOPIC:PARTITION and 1,2,3."""
+"""Arguments that name topics, partitions and brokers (TOPIC, TOPIC:PARTITION and 1,2,3) or count them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ from collections.abc import Iterable
 import click
 
 from odradek.client.cluster_state import ClusterState, PartitionInfo
+
+_INT16_MAX = (1 << 15) - 1
+_INT32_MAX = (1 << 31) - 1
+
+PARTITION_COUNT = click.IntRange(1, _INT32_MAX)
+REPLICA_COUNT = click.IntRange(1, _INT16_MAX)
 
 
 def topic_partition(text: str) -> tuple[str, int | None]:
@@ -24,6 +30,8 @@ def broker_ids(text: str) -> list[int]:
         raise click.BadParameter(f"{text!r} is not of the form 1,2,3")
     if len(set(ids)) < len(ids):
         raise click.BadParameter(f"{text!r} names a broker twice")
+    if any(int(each) > _INT32_MAX for each in ids):
+        raise click.BadParameter(f"{text!r} has an id above {_INT32_MAX}")
     return [int(each) for each in ids]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from odradek.cli.output import bootstrap_option, connected, json_option, parse_settings, show
-from odradek.cli.partition_arguments import broker_ids
+from odradek.cli.partition_arguments import PARTITION_COUNT, REPLICA_COUNT, broker_ids
 from odradek.client import KafkaError
 from odradek.client.cluster_state import NO_LEADER
 from odradek.client.records import EARLIEST, LATEST, list_offsets
@@ -76,9 +76,9 @@ def describe(bootstrap: str, as_json: bool, topic: str) -> None:
 @command.command("create")
 @bootstrap_option
 @click.argument("topic")
-@click.option("-p", "--partitions", type=click.IntRange(min=1), help="Number of partitions. Default: num.partitions.")
+@click.option("-p", "--partitions", type=PARTITION_COUNT, help="Number of partitions. Default: num.partitions.")
 @click.option(
-    "-r", "--replicas", type=click.IntRange(min=1), help="Replicas per partition. Default: default.replication.factor."
+    "-r", "--replicas", type=REPLICA_COUNT, help="Replicas per partition. Default: default.replication.factor."
 )
 @click.option(
     "-a", "--assign", "assigned", type=broker_ids, multiple=True,
@@ -133,7 +133,7 @@ def delete(bootstrap: str, topics: tuple[str, ...]) -> None:
 @command.command("grow")
 @bootstrap_option
 @click.argument("topic")
-@click.argument("partitions", type=click.IntRange(min=1))
+@click.argument("partitions", type=PARTITION_COUNT)
 def grow(bootstrap: str, topic: str, partitions: int) -> None:
     """Increase the number of partitions of TOPIC to PARTITIONS."""
     wanted = CreatePartitionsRequest.CreatePartitionsTopic(topic, partitions, None)

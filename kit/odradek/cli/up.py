@@ -14,8 +14,8 @@ import click
 
 from odradek.cli.in_container import default_listeners
 from odradek.cli.output import parse_settings
-from odradek.client.client import format_address
-from odradek.exceptions import DataDirectoryError, SettingsError
+from odradek.client.client import format_address, parse_address
+from odradek.exceptions import ClientError, DataDirectoryError, SettingsError
 from odradek.hosts.event_loop import log_refused_accepts, new_event_loop
 from odradek.layout import PER_BROKER_SETTINGS, cluster_settings
 from odradek.logs import LEVELS, stream_logger
@@ -106,6 +106,8 @@ def command(
         raise click.UsageError("--broker-id needs --zookeeper")
     if zookeeper is not None and broker_id is None:
         raise click.UsageError("--zookeeper needs --broker-id")
+    if zookeeper is not None:
+        _check_connect_string(zookeeper)
     if zookeeper is not None and (brokers > 1 or topics):
         raise click.UsageError("--zookeeper cannot be combined with --brokers and --topic")
     if port is not None and "listeners" in overrides:
@@ -236,6 +238,16 @@ def _topic(text: str) -> tuple[str, int]:
     if not name or (separator and not (partitions.isdecimal() and int(partitions) > 0)):
         raise click.BadParameter(f"{text!r} is not of the form NAME or NAME:PARTITIONS", param_hint="--topic")
     return name, int(partitions) if separator else 1
+
+
+def _check_connect_string(text: str) -> None:
+    try:
+        for address in text.partition("/")[0].split(","):
+            parse_address(address)
+    except ClientError:
+        raise click.BadParameter(
+            f"{text!r} is not of the form HOST:PORT[,HOST:PORT][/CHROOT]", param_hint="--zookeeper"
+        ) from None
 
 
 def _location(error: OSError, values: dict[str, str]) -> str:
