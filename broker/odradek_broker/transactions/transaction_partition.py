@@ -20,9 +20,9 @@ from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import TimerHandle, Timers
 from odradek_broker.transactions.core.transaction_loader import TransactionLoader
 from odradek_broker.transactions.core.transaction_metadata import TopicPartition, TransactionOutcome
-from odradek_broker.transactions.core.transaction_progress import GenerateProducerId
 from odradek_broker.transactions.core.transaction_records import encode_record
 from odradek_broker.transactions.core.transaction_shard import TransactionShard
+from odradek_broker.transactions.core.transaction_state_manager import GenerateProducerId
 from odradek_broker.transactions.core.transaction_step import TransactionMarkers, TransactionSettings, TransactionStep
 from odradek_broker.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
 from odradek_wire.errors import ErrorCode

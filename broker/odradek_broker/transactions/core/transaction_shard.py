@@ -1,8 +1,8 @@
 """All transactional ids of one partition of `__transaction_state`.
 
 Owns the choice of the rule for each request, the responses for a busy id, and the expiration of ids. Leaves the rules
-to `transaction_rules`, completed writes and markers to `transaction_progress`, and appending, waiting, sending markers
-and responses to the shell.
+to `transaction_rules`, metadata, completed writes and markers to `transaction_state_manager`, and appending, waiting,
+sending markers and responses to the shell.
 
 Metadata changes only in `replay`.
 """
@@ -21,8 +21,8 @@ from odradek_broker.transactions.core.transaction_metadata import (
     TopicPartition,
     TransactionMetadata,
 )
-from odradek_broker.transactions.core.transaction_progress import GenerateProducerId, TransactionProgress
 from odradek_broker.transactions.core.transaction_records import TransactionRecord
+from odradek_broker.transactions.core.transaction_state_manager import GenerateProducerId, TransactionStateManager
 from odradek_broker.transactions.core.transaction_step import (
     PendingRequest,
     TransactionApi,
@@ -48,21 +48,21 @@ class TransactionShard:
 
     def __init__(self, settings: TransactionSettings) -> None:
         self.settings = settings
-        self._progress = TransactionProgress(settings.abort_interval_ms)
+        self._state_manager = TransactionStateManager(settings.abort_interval_ms)
 
     @property
     def transactions(self) -> Mapping[str, TransactionMetadata]:
         """The metadata by transactional id."""
-        return self._progress.transactions
+        return self._state_manager.transactions
 
     @property
     def transaction_version(self) -> int:
         """The cluster's level of `transaction.version`, which the shell may change at any time."""
-        return self._progress.transaction_version
+        return self._state_manager.transaction_version
 
     @transaction_version.setter
     def transaction_version(self, level: int) -> None:
-        self._progress.transaction_version = level
+        self._state_manager.transaction_version = level
 
     # -- requests -------------------------------------------------------------------------------------------------
 
@@ -78,7 +78,7 @@ class TransactionShard:
     def is_busy(self, transactional_id: str) -> bool:
         """Whether a record of the id or the markers of its transaction are being written, which usually takes a few
         milliseconds. Until that is done, requests that would change its metadata get CONCURRENT_TRANSACTIONS."""
-        return self._progress.is_busy(transactional_id)
+        return self._state_manager.is_busy(transactional_id)
 
     def init_producer_id(
         self,
@@ -99,7 +99,7 @@ class TransactionShard:
             outcome = ErrorCode.INVALID_REQUEST
         elif not 0 < timeout_ms <= self.settings.max_timeout_ms:
             outcome = ErrorCode.INVALID_TRANSACTION_TIMEOUT
-        elif self._progress.is_busy(id_):
+        elif self._state_manager.is_busy(id_):
             outcome = ErrorCode.CONCURRENT_TRANSACTIONS
         else:
             outcome = rules.initialize(
@@ -181,9 +181,9 @@ class TransactionShard:
         elif not pending.supports_epoch_bump:
             # A fenced producer gets its error even while the id is busy.
             outcome = rules.identity_error(current, producer) or ErrorCode.CONCURRENT_TRANSACTIONS
-            if not self._progress.is_busy(id_):
+            if not self._state_manager.is_busy(id_):
                 outcome = rules.end_without_epoch_bump(current, producer, request.committed, now.wall_ms)
-        elif self._progress.is_busy(id_):
+        elif self._state_manager.is_busy(id_):
             outcome = rules.end_error(current, producer) or ErrorCode.CONCURRENT_TRANSACTIONS
         else:
             outcome = rules.end(current, producer, request.committed, fresh_producer_id, now.wall_ms)
@@ -205,7 +205,7 @@ class TransactionShard:
         outcome: rules.Transition
         if not transactional_id:
             outcome = ErrorCode.INVALID_REQUEST
-        elif self._progress.is_busy(transactional_id):
+        elif self._state_manager.is_busy(transactional_id):
             # A fenced producer gets its error even while the id is busy.
             outcome = rules.add_error(current, producer) or ErrorCode.CONCURRENT_TRANSACTIONS
         else:
@@ -223,7 +223,7 @@ class TransactionShard:
             # the cluster's level does not send this API version.
             outcome = ErrorCode.UNSUPPORTED_VERSION
         if isinstance(outcome, TransactionMetadata):
-            return step, self._progress.write(step, transactional_id, outcome, pending)
+            return step, self._state_manager.write(step, transactional_id, outcome, pending)
         if outcome:
             step.respond(pending, outcome)
         else:
@@ -238,7 +238,7 @@ class TransactionShard:
         After REQUEST_TIMED_OUT the records are in the log and may still be committed. The request gets its response,
         and the ids stay busy until `written` is called again, with NONE after the records are replayed, or until
         `unload`."""
-        return self._progress.written(write, error, now)
+        return self._state_manager.written(write, error, now)
 
     def markers_written(
         self, markers: TransactionMarkers, partitions: Collection[TopicPartition], now: Instant
@@ -246,18 +246,18 @@ class TransactionShard:
         """Record that these partitions have their marker, or need none (deleted, or the producer has a newer epoch
         there). After the last partition, complete the transaction. A partition that is reported twice, and markers of
         an earlier transaction or coordinator epoch, change nothing."""
-        return self._progress.markers_written(markers, partitions, now)
+        return self._state_manager.markers_written(markers, partitions, now)
 
     # -- time -----------------------------------------------------------------------------------------------------
 
     def next_ms(self) -> int | None:
         """A time at or before the next deadline, on the clock of timeouts; None if there is no deadline."""
-        return self._progress.next_ms()
+        return self._state_manager.next_ms()
 
     def handle_deadlines(self, now: Instant, generate_producer_id: GenerateProducerId) -> Iterator[TransactionStep]:
         """Abort timed-out transactions, and retry completions that could not be written. The iterator makes each step
         only when the caller takes it. If `generate_producer_id` returns None, the abort is retried later."""
-        return self._progress.handle_deadlines(now, generate_producer_id)
+        return self._state_manager.handle_deadlines(now, generate_producer_id)
 
     def expire_ids(self, now: Instant) -> Iterator[TransactionStep]:
         """Write tombstones of transactional ids without an open transaction that were not used for
@@ -269,7 +269,7 @@ class TransactionShard:
         for id_ in list(self.transactions):
             # A request may have changed it since the last batch.
             transaction = self.transactions.get(id_)
-            if transaction is None or self._progress.is_busy(id_):
+            if transaction is None or self._state_manager.is_busy(id_):
                 continue
             if not transaction.is_open and transaction.updated_ms <= until_ms:
                 batch.append(id_)
@@ -282,7 +282,7 @@ class TransactionShard:
 
     def _expire_batch(self, transactional_ids: Sequence[str], now: Instant) -> TransactionStep:
         step = TransactionStep(now)
-        self._progress.write_tombstones(step, transactional_ids)
+        self._state_manager.write_tombstones(step, transactional_ids)
         for id_ in transactional_ids:
             step.log_event("transactional id expired", id_, self.transactions[id_].producer)
         return step
@@ -295,12 +295,12 @@ class TransactionShard:
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             return not_described(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-        return described(transactional_id, transaction, self._progress.unmarked(transactional_id))
+        return described(transactional_id, transaction, self._state_manager.unmarked(transactional_id))
 
     @property
     def markers_left(self) -> int:
         """The number of markers of decided transactions that are not known to be written."""
-        return self._progress.markers_left
+        return self._state_manager.markers_left
 
     def list(
         self, transaction_filter: TransactionFilter, now: Instant
@@ -315,12 +315,12 @@ class TransactionShard:
 
     def replay(self, record: TransactionRecord) -> None:
         """Apply a record that is committed, or that was read from the log while loading."""
-        self._progress.replay(record)
+        self._state_manager.replay(record)
 
     def loaded(self, coordinator_epoch: int, now: Instant) -> TransactionStep:
         """After all records are replayed, send the markers of decided transactions that are not complete."""
-        return self._progress.loaded(coordinator_epoch, now)
+        return self._state_manager.loaded(coordinator_epoch, now)
 
     def unload(self, now: Instant) -> TransactionStep:
         """Drop all transactions, and fail pending requests with NOT_COORDINATOR: another broker is the coordinator."""
-        return self._progress.unload(now)
+        return self._state_manager.unload(now)

@@ -1,4 +1,5 @@
-"""The transactions of one partition of `__transaction_state` and their pending writes, markers and deadlines.
+"""The metadata of the transactions of one partition of `__transaction_state`, and their pending writes, markers and
+deadlines (Kafka's TransactionStateManager, for one partition and without its log).
 
 Owns the metadata by transactional id. An id is busy while one of its records is being written, or its markers are.
 Leaves requests to `transaction_shard`, and the choice of transitions to `transaction_rules`.
@@ -63,9 +64,9 @@ class PendingMarkers:
     """Partitions without their marker."""
 
 
-class TransactionProgress:
-    """The state of a `TransactionShard`. Methods without a docstring are documented at the shard's method of the same
-    name."""
+class TransactionStateManager:
+    """The state of a `TransactionShard`. A method without a docstring has the contract of the shard's method of the
+    same name."""
 
     __slots__ = (
         "_abort_interval_ms",

@@ -8,10 +8,10 @@ from broker.tests.transactions.core_alone import A0, A1, B0, MAX_EPOCH, CoreAlon
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.transactions.core.transaction_loader import TransactionLoader
 from odradek_broker.transactions.core.transaction_metadata import Producer, TransactionMetadata, TransactionState
-from odradek_broker.transactions.core.transaction_progress import NO_TIMEOUT_MS, RETRY_MS
 from odradek_broker.transactions.core.transaction_records import TransactionRecord
 from odradek_broker.transactions.core.transaction_rules import NO_PRODUCER
 from odradek_broker.transactions.core.transaction_shard import TransactionShard
+from odradek_broker.transactions.core.transaction_state_manager import NO_TIMEOUT_MS, RETRY_MS
 from odradek_broker.transactions.core.transaction_step import TransactionSettings
 from odradek_wire.errors import DecodeError, ErrorCode
 from odradek_wire.records.builder import BatchBuilder
