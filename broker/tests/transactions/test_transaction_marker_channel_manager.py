@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from functools import partial
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +12,24 @@ import pytest
 import structlog
 from broker.tests.conftest import TIMEOUT_S
 from broker.tests.three_brokers import Connect
+from broker.tests.transactions.marker_senders import (
+    Coordinator,
+    begun,
+    hosted,
+    local_write,
+    manager_of,
+    markers_of,
+    markers_seen,
+    sending_tasks,
+)
 from broker.tests.transactions.markers import marker, outcome
-from broker.tests.transactions.producers import TransactionalProducer, Transactions, undecided
+from broker.tests.transactions.producers import Transactions, undecided
 
-from odradek_broker.broker import Broker
 from odradek_broker.deferred import Deferred
 from odradek_broker.inter_broker.broker_connection import BrokerConnection, BrokerConnectionError
 from odradek_broker.inter_broker.channel import BrokerChannel
-from odradek_broker.network.interceptors import Delay
-from odradek_broker.replication.partition import Partition
-from odradek_broker.transactions.core.transaction_metadata import Producer, TopicPartition
-from odradek_broker.transactions.core.transaction_step import TransactionMarkers
-from odradek_broker.transactions.marker_channel import SLOW_MS
-from odradek_broker.transactions.marker_writing import write_marker
 from odradek_broker.transactions.transaction_marker_channel_manager import (
     RETRY_MS,
-    TransactionMarkerChannelManager,
-    WriteMarker,
 )
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import ErrorCode
@@ -211,146 +211,6 @@ async def test_the_next_coordinator_sends_the_missing_markers(trio: Transactions
     assert entry.coordinator_epoch == trio.state_at(await producer.coordinator()).leader_epoch > 0
 
 
-@pytest.fixture
-async def patient(tmp_path: Path, connect: Connect) -> AsyncIterator[Transactions]:
-    """Three brokers, in which a follower stays in sync although it does not fetch."""
-    forever = {"replica.lag.time.max.ms": "100000000", "request.timeout.ms": "10000000"}
-    found = Transactions(tmp_path, connect, forever)
-    await found.start()
-    yield found
-    await found.cluster.stop(grace_ms=100)
-
-
-async def one_slow_partition(trio: Transactions) -> tuple[int, int]:
-    """Create topic t on two brokers, of which the follower does not fetch, and topic u on the leader alone. Return the
-    leader and the coordinator, a third broker."""
-    coordinator = await trio.producer().coordinator()
-    leader = trio.other_than(coordinator)
-    follower = trio.other_than(coordinator, leader)
-    await trio.create([leader, follower])
-    await trio.create([leader], topic="u")
-    trio.hold_back(leader, follower)
-    return leader, coordinator
-
-
-async def begun(trio: Transactions, leader: int, transactional_id: str, *topics: str) -> TransactionalProducer:
-    """Return a producer whose open transaction has a record in each of the topics."""
-    producer = trio.producer(transactional_id)
-    assert await trio.until_answered(producer.init) == ErrorCode.NONE
-    for topic in topics:
-        assert await trio.until_answered(lambda topic=topic: producer.add((topic, 0))) == ErrorCode.NONE
-        appended = hosted(trio, leader, topic).log_end_offset + 1
-        producing = asyncio.ensure_future(producer.produce(leader, topic, acks=1))
-        await trio.until(producing.done)
-        assert producing.result() == ErrorCode.NONE
-        assert hosted(trio, leader, topic).log_end_offset == appended
-    return producer
-
-
-def hosted(trio: Transactions, broker: int, topic: str) -> Partition:
-    found = trio.cluster.nodes[broker].broker.partitions.get(topic, 0)
-    assert found is not None
-    return found
-
-
-def markers_seen(trio: Transactions, broker: int, first_ms: int = 0) -> list[list[str]]:
-    """Return the topics of each WriteTxnMarkers request to this broker from now on. The first one is delayed."""
-    seen: list[list[str]] = []
-
-    def look(ctx: Any, request: Any) -> Delay | None:
-        if ctx.api_key != ApiKey.WRITE_TXN_MARKERS:
-            return None
-        seen.append([topic.name for marker in request.markers for topic in marker.topics])
-        return Delay(first_ms) if len(seen) == 1 else None
-
-    trio.cluster.nodes[broker].broker.interceptors.before_handle.append(look)
-    return seen
-
-
-async def test_a_slow_partition_does_not_delay_other_transactions(patient: Transactions) -> None:
-    leader, _ = await one_slow_partition(patient)
-    slow = [await begun(patient, leader, f"slow-{number}", "t") for number in range(3)]
-    prompt = await begun(patient, leader, "prompt", "u")
-    mixed = await begun(patient, leader, "mixed", "t", "u")
-    requests = markers_seen(patient, leader)
-    for producer in (slow[0], prompt, *slow[1:], mixed):
-        assert await producer.end() == ErrorCode.NONE
-    await patient.until_state(prompt, "CompleteCommit")
-    assert patient.clock.monotonic_ms() < 10_000, "no marker waited for request.timeout.ms"
-    for producer in (*slow, mixed):
-        assert await producer.state() == (ErrorCode.NONE, "PrepareCommit")
-    # Markers for a slow partition wait for the request that names it.
-    patient.clock.advance_timeouts(10_000)
-    assert requests == [["t"], ["u", "u"]]
-    patient.let_go(leader)
-    for producer in (*slow, mixed):
-        await patient.until_state(producer, "CompleteCommit")
-    assert hosted(patient, leader, "t").log_end_offset == 8, "one marker for each record"
-
-
-async def test_a_marker_in_a_request_with_a_slow_one_completes_first(
-    patient: Transactions,
-) -> None:
-    leader, _ = await one_slow_partition(patient)
-    first, prompt, last = [await begun(patient, leader, name, "u") for name in ("first", "prompt", "last")]
-    slow = await begun(patient, leader, "slow", "t")
-    requests = markers_seen(patient, leader, first_ms=SLOW_MS // 2)
-    for producer in (first, slow, prompt):
-        assert await producer.end() == ErrorCode.NONE
-    await patient.until_state(prompt, "CompleteCommit")
-    assert await slow.state() == (ErrorCode.NONE, "PrepareCommit")
-    # The marker for the slow partition is sent again in a request of its own.
-    await patient.until(lambda: len(requests) == 3)
-    assert await last.end() == ErrorCode.NONE
-    await patient.until_state(last, "CompleteCommit")
-    patient.clock.advance_timeouts(10_000)
-    assert requests == [["u"], ["t", "u"], ["t"], ["u"]]
-    patient.let_go(leader)
-    await patient.until_state(slow, "CompleteCommit")
-
-
-async def test_several_slow_partitions_do_not_delay_other_transactions(patient: Transactions) -> None:
-    leader, _ = await one_slow_partition(patient)
-    follower = patient.partition.replicas[1]
-    topics = [f"slow-{number}" for number in range(4)]
-    for topic in topics:
-        await patient.create([leader, follower], topic=topic)
-    slow = [await begun(patient, leader, f"to-{topic}", topic) for topic in topics]
-    prompt = await begun(patient, leader, "prompt", "u")
-    requests = markers_seen(patient, leader)
-    for number, producer in enumerate(slow, start=1):
-        assert await producer.end() == ErrorCode.NONE
-        await patient.until(lambda number=number: len(requests) == number)
-        patient.clock.advance_timeouts(SLOW_MS)
-    assert await prompt.end() == ErrorCode.NONE
-    await patient.until_state(prompt, "CompleteCommit")
-    assert requests == [*([topic] for topic in topics), ["u"]]
-    for producer in slow:
-        assert await producer.state() == (ErrorCode.NONE, "PrepareCommit")
-    patient.let_go(leader)
-    for producer in slow:
-        await patient.until_state(producer, "CompleteCommit")
-
-
-async def test_markers_for_a_slow_partition_follow_it_to_its_next_leader(patient: Transactions) -> None:
-    leader, _ = await one_slow_partition(patient)
-    slow = [await begun(patient, leader, f"slow-{number}", "t") for number in range(2)]
-    requests = markers_seen(patient, leader)
-    for producer in slow:
-        assert await producer.end() == ErrorCode.NONE
-    await patient.until(lambda: requests)
-    patient.clock.advance_timeouts(10_000)
-    await patient.cluster.kill_broker(leader)
-    for producer in slow:
-        await patient.until_state(producer, "CompleteCommit")
-    assert requests == [["t"]]
-    assert patient.partition.leader != leader
-
-
-def sending_tasks() -> list[Any]:
-    return [task for task in asyncio.all_tasks() if "MarkerChannel" in repr(task.get_coro())]
-
-
 Redirect = Callable[[], Awaitable[int]]
 
 
@@ -457,80 +317,6 @@ async def test_connecting_to_a_leader_takes_ten_seconds_at_most(
     await trio.until_state(producer, "CompleteCommit")
     assert len(limits_s) == 2
     assert max(limits_s) <= 10
-
-
-def local_write(broker: Broker) -> WriteMarker:
-    return partial(write_marker, broker.partitions, timeout_ms=broker.config.integer("request.timeout.ms"))
-
-
-def manager_of(broker: Broker, write: WriteMarker | None = None) -> TransactionMarkerChannelManager:
-    """Return a manager of this broker in addition to that of its coordinator."""
-    return TransactionMarkerChannelManager(
-        node_id=broker.node_id,
-        image=lambda: broker.image,
-        has_metadata=lambda: broker.has_metadata,
-        channels=broker.channels,
-        write_marker=write or local_write(broker),
-        request_timeout_s=broker.config.integer("request.timeout.ms") / 1000,
-        socket_timeout_s=broker.config.integer("replica.socket.timeout.ms") / 1000,
-        timers=broker.timers,
-        log=broker.log,
-    )
-
-
-class Coordinator:
-    """A coordinator of decided transactions. `markers_written` raises an exception the first `failures` times."""
-
-    def __init__(self, failures: int = 0) -> None:
-        self.checks = 0
-        """The number of times that a channel has read `is_active`."""
-        self.written: list[TopicPartition] = []
-        self.failures = failures
-
-    @property
-    def is_active(self) -> bool:
-        self.checks += 1
-        return True
-
-    def markers_written(self, markers: TransactionMarkers, partitions: Iterable[TopicPartition]) -> None:
-        if self.failures:
-            self.failures -= 1
-            raise ZeroDivisionError("planted")
-        self.written += partitions
-
-
-def markers_of(producer: int, *topics: str) -> TransactionMarkers:
-    """Return markers of a producer that no partition knows."""
-    return TransactionMarkers(
-        transactional_id=f"tx-{producer}",
-        producer=Producer(1_000_000 + producer, 0),
-        coordinator_epoch=0,
-        commit=True,
-        transaction_version=0,
-        partitions=frozenset((topic, 0) for topic in topics),
-    )
-
-
-async def test_adding_a_marker_takes_the_same_time_however_many_wait(patient: Transactions) -> None:
-    leader, sender = await one_slow_partition(patient)
-    requests = markers_seen(patient, leader)
-    manager = manager_of(patient.cluster.nodes[sender].broker)
-    coordinator, count = Coordinator(), 3_000
-    manager.add(coordinator, markers_of(0, "t"))
-    await patient.until(lambda: requests)
-    patient.clock.advance_timeouts(SLOW_MS)
-    for number in range(1, count):
-        manager.add(coordinator, markers_of(number, "t", "u"))
-    assert coordinator.checks < 10 * count
-    await patient.until(lambda: len(coordinator.written) == count - 1)
-    assert set(coordinator.written) == {("u", 0)}
-    assert coordinator.checks < 10 * count
-    patient.let_go(leader)
-    await patient.until(lambda: len(coordinator.written) == 2 * count - 1)
-    assert coordinator.checks < 20 * count
-    assert hosted(patient, leader, "t").log_end_offset == count
-    assert hosted(patient, leader, "u").log_end_offset == count - 1
-    await manager.close()
 
 
 async def test_a_late_connection_does_not_send_markers_of_moved_partitions(
@@ -683,18 +469,6 @@ async def test_a_marker_whose_replication_fails_is_appended_again(
     trio.clock.advance_timeouts(RETRY_MS)
     assert coordinator.written == [("t", 0)]
     await manager.close()
-
-
-async def test_kill_does_not_wait_for_slow_partitions(patient: Transactions) -> None:
-    leader, _ = await one_slow_partition(patient)
-    slow = await begun(patient, leader, "slow", "t")
-    prompt = await begun(patient, leader, "prompt", "u")
-    assert await slow.end() == ErrorCode.NONE
-    assert await prompt.end() == ErrorCode.NONE
-    await patient.until_state(prompt, "CompleteCommit")
-    assert sending_tasks() != []
-    await patient.cluster.kill()
-    assert sending_tasks() == []
 
 
 async def test_a_killed_coordinator_sends_no_more_markers(trio: Transactions) -> None:
