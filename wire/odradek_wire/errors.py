@@ -148,7 +148,7 @@ class ErrorCode(IntEnum):
 
 
 class DecodeError(Exception):
-    """Bytes that do not decode as the expected message.
+    """Bytes that are not the expected message.
 
     `message` and `version` are the expected ones, `path` is the field (``topics[3].name``), `position` the index in the
     buffer of the byte at which decoding failed, `reason` the fault there.

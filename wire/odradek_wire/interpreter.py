@@ -106,7 +106,7 @@ class Reader:
         self.path.pop()
 
     def decode_tags(self, struct: StructType, target: Any, first: int) -> int:
-        """Decode the tagged fields of a struct, the first byte of whose count is `first`; return where they end."""
+        """Decode the tagged fields of a struct; `first` is the first byte of their count. Return the end position."""
         self.path.append(".tags")
         try:
             if first > 0x7F:

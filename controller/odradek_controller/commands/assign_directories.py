@@ -31,10 +31,10 @@ def assign_replicas_to_dirs(
             results = []
             for requested in topic.partitions:
                 partition_key = topic.topic_id, requested.partition_index
-                found = _assign(image, request.broker_id, *partition_key, directory.id, context)
-                if isinstance(found, PartitionChangeRecord):
-                    records.append(found)
-                error = found if isinstance(found, ErrorCode) else ErrorCode.NONE
+                outcome = _assign(image, request.broker_id, *partition_key, directory.id, context)
+                if isinstance(outcome, PartitionChangeRecord):
+                    records.append(outcome)
+                error = outcome if isinstance(outcome, ErrorCode) else ErrorCode.NONE
                 results.append(AssignReplicasToDirsResponse.PartitionData(requested.partition_index, error))
             topics.append(AssignReplicasToDirsResponse.TopicData(topic.topic_id, results))
         directories.append(AssignReplicasToDirsResponse.DirectoryData(directory.id, topics))
