@@ -297,6 +297,23 @@ def test_list_offsets_of_every_kind_of_timestamp(version: int, pair_for: PairFor
     pair.ask("ListOffsets", version, _list_body(version, "no-such-topic", -1))
 
 
+@versions_of("ListOffsets", 7)
+def test_list_offsets_of_a_largest_timestamp_that_is_deleted(version: int, pair_for: PairFor) -> None:
+    pair = pair_for("ListOffsets", version)
+    name = f"largest-deleted-{version}"
+    topic_id = pair.create_topic(name)
+    # Offsets 0-1 have old timestamps, 2-4 the largest ones (offset 4 the very largest), and 5-6 old ones.
+    for timestamp, count in ((TIME, 2), (TIME + 1000, 3), (TIME + 10, 2)):
+        records = batch([b"v"] * count, timestamp=timestamp)
+        pair.ask("Produce", 9, produce_body(9, name, topic_id, (0, records)))
+
+    for before in (1, 3, 5, 6, 7):
+        wanted = {"name": name, "partitions": [{"partition_index": 0, "offset": before}]}
+        pair.ask("DeleteRecords", 2, {"topics": [wanted], "timeout_ms": 9000})
+        for timestamp in (-3, TIME + 5, TIME + 1000):
+            pair.ask("ListOffsets", version, _list_body(version, name, timestamp))
+
+
 @versions_of("OffsetForLeaderEpoch")
 def test_offset_for_leader_epoch(version: int, pair_for: PairFor) -> None:
     pair = pair_for("OffsetForLeaderEpoch", version)

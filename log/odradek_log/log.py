@@ -303,9 +303,10 @@ class Log:
             return self.segments.find_timestamp(timestamp, self.log_start_offset)
 
     def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
-        """Return (offset, timestamp, leader epoch) of the first record with the largest timestamp of the log."""
+        """Return (offset, timestamp, leader epoch) of the first record with the largest timestamp in the segments. The
+        record may be below the log start offset, as in Kafka."""
         with self.handling_disk_errors("look up the largest timestamp"):
-            return self.segments.find_largest_timestamp(self.log_start_offset)
+            return self.segments.find_largest_timestamp()
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Return the first offset of the oldest transaction that is ongoing, or whose marker is at or above the high

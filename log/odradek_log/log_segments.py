@@ -74,11 +74,11 @@ class LogSegments:
                     return found
         return None
 
-    def find_largest_timestamp(self, start_offset: int) -> tuple[int, int, int] | None:
+    def find_largest_timestamp(self) -> tuple[int, int, int] | None:
         """Return (offset, timestamp, leader epoch) of the first record with the largest timestamp."""
         segment = max(self._segments, key=lambda segment: segment.largest_timestamp[0])
         timestamp = segment.largest_timestamp[0]
-        return segment.find_timestamp(timestamp, start_offset) if timestamp >= 0 else None
+        return segment.find_timestamp(timestamp, segment.base_offset) if timestamp >= 0 else None
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records or their marker in [start, end)."""

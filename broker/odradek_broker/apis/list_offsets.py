@@ -6,6 +6,7 @@ local offset (KIP-405), v9 the latest tiered offset (KIP-1005), v10 a timeout (K
 upload (KIP-1023).
 Behaviour: consumers see offsets up to the high watermark or the last stable offset, replicas up to the log end offset.
 A leader that has not yet committed its first offset responds OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before v5).
+The record with the largest timestamp may be below the log start offset.
 Differences from Kafka: no segment is tiered, so that the earliest local offset is the earliest offset, and the latest
 tiered offset and the earliest pending upload are -1.
 """

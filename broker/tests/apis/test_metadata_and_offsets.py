@@ -145,6 +145,19 @@ async def test_offsets_are_found_by_time(client: Any, make_batch: MakeBatch) -> 
     }
 
 
+async def test_the_largest_timestamp_may_be_that_of_a_deleted_record(client: Any, make_batch: MakeBatch) -> None:
+    await client.create_topic("t")
+    for timestamp in (1000, 3000, 2000):
+        await client.produce("t", make_batch(b"a", b"b", timestamp=timestamp))
+    assert (await client.ask(delete_request(5), 2)).topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert {timestamp: await look_up(client, timestamp) for timestamp in (-2, -3, 0, 2001)} == {
+        -2: (5, -1, 0),
+        -3: (2, 3000, 0),
+        0: (5, 2000, 0),
+        2001: (-1, -1, -1),
+    }
+
+
 @pytest.mark.parametrize("version", range(12))
 async def test_every_version_of_list_offsets_finds_the_ends(client: Any, make_batch: MakeBatch, version: int) -> None:
     await client.create_topic("t")
