@@ -392,6 +392,42 @@ def test_elect_unclean_leaders(clusters: Clusters) -> None:
     clusters.same_places(name)
 
 
+def test_a_partition_without_isr_and_eligible_leaders_stays_offline(clusters: Clusters) -> None:
+    name = clusters.create([1, 2], configs={"min.insync.replicas": "2"})
+    clusters.stop(2)
+    clusters.stop(1)
+    try:
+        assert _eligible(clusters, name) == {"isr_nodes": [], "eligible_leader_replicas": [1, 2], "last_known_elr": [1]}
+        # Any change of min.insync.replicas clears the eligible leaders (ClearElrRecord).
+        clusters.configure(_TOPIC, name, {"min.insync.replicas": "1"})
+        assert _eligible(clusters, name) == {"isr_nodes": [], "eligible_leader_replicas": [], "last_known_elr": []}
+    finally:
+        clusters.start(1)
+        clusters.start(2)
+    assert _leader(clusters, name) == -1
+    _elected(clusters, 2, PREFERRED, (name, [0]))
+    assert _leader(clusters, name) == -1
+    _elected(clusters, 2, UNCLEAN, (name, [0]))
+    clusters.until(lambda peer: _in_sync(peer, name, 1))
+    clusters.same_places(name)
+
+
+def _leader(clusters: Clusters, name: str) -> Any:
+    topics: Any = clusters.same_places(name)
+    return topics[0]["partitions"][0]["leader_id"]
+
+
+def _eligible(clusters: Clusters, name: str) -> Body:
+    """Compare the ISR and the eligible leaders of a topic with one partition, and return Kafka's."""
+
+    def shown(answer: Body) -> object:
+        (partition,) = answer["topics"][0]["partitions"]
+        return {key: sorted(partition[key]) for key in ("isr_nodes", "eligible_leader_replicas", "last_known_elr")}
+
+    asked: Body = {"topics": [{"name": name}], "response_partition_limit": 10, "cursor": None}
+    return settled(lambda: clusters.pair.ask("DescribeTopicPartitions", 0, asked, shown), _HEARD_S)
+
+
 def test_a_throttled_reassignment_is_listed_and_described(clusters: Clusters) -> None:
     name, rate = clusters.create([0, 1]), 400_000
     # Both measure the rate over ten seconds: an idle throttle passes that amount immediately and delays the rest.
