@@ -8,8 +8,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from odradek_broker.apis.api import Api
 from odradek_broker.apis.delayed_fetch import SLICE as FETCH_SLICE
+from odradek_broker.apis.produce_in_slices import SLICES as PRODUCE_SLICES
 from odradek_broker.apis.table import TABLE
 from odradek_broker.config import OUR_INTEGERS, REQUEST_ELEMENTS
 from odradek_broker.network.routes import UNDIVIDED_DIVISOR, elements_max
@@ -35,7 +38,7 @@ NOT_SERVED = """
 """
 
 LONG_REQUESTS = f"""
-## Requests with many elements
+## Requests with many elements or much work
 
 Kafka serves every request up to `socket.request.max.bytes`. One thread serves all clients of Odradek, so another thread
 decodes a long request, and the broker handles it in slices, with other requests in between. An element is an entry of
@@ -48,14 +51,17 @@ The broker handles the slices of a request like requests that follow each other:
 TOPIC_ALREADY_EXISTS in place of INVALID_REQUEST for a topic that it names twice, and OffsetCommit may commit some
 offsets before the group rebalances and refuses the others.
 
-Some work is not divided, and delays other clients while it lasts: CreateTopics and CreatePartitions create all
-partitions of one topic together (2,000 partitions take 0.3 to 0.6 s), a Produce is divided by partitions but not by
-bytes (90 MB take 0.05 to 0.2 s), and OffsetFetch of all offsets of a group, ListGroups, DescribeLogDirs,
-ListConfigResources and DescribeTopicPartitions make their responses in one turn, a few microseconds for each row.
+A response whose length depends on the state of the broker is made in slices, too: Metadata, OffsetFetch of all offsets
+of a group, DescribeGroups, DescribeConfigs, DescribeLogDirs, DescribeProducers, DescribeTopicPartitions, ListGroups and
+ListTransactions. Metadata, DescribeTopicPartitions and OffsetFetch of all offsets describe one state; the others, as in
+Kafka, may mix the states before and after a change. A Produce counts one more element for each 256 KiB of records.
 
 | API | elements in one slice | limit |
 |---|---|---|
 """
+
+DIVIDED_BY_THE_HANDLER = {"Produce": PRODUCE_SLICES.elements, "Fetch": FETCH_SLICE}
+"""The elements of one slice in APIs without a divider."""
 
 SETTINGS = """
 ## Topic settings without effect
@@ -88,12 +94,16 @@ def _long_requests() -> str:
     apis = [(APIS[key].name, TABLE[key]) for key in sorted(TABLE) if not TABLE.is_inter_broker(key)]
     whole = OUR_INTEGERS[REQUEST_ELEMENTS]
     lines = [
-        f"| {name} | {FETCH_SLICE if api.slices is None else api.slices.elements:,} | {elements_max(api, whole):,} |\n"
+        f"| {name} | {_slice_elements(name, api):,} | {elements_max(api, whole):,} |\n"
         for name, api in apis
-        if api.slices is not None or api.elements_divisor is not None
+        if api.slices is not None or name in DIVIDED_BY_THE_HANDLER
     ]
     rest = f"| all others | are not divided | {whole // UNDIVIDED_DIVISOR:,} |\n"
     return "".join(lines) + rest
+
+
+def _slice_elements(name: str, api: Api[Any, Any]) -> int:
+    return DIVIDED_BY_THE_HANDLER[name] if api.slices is None else api.slices.elements
 
 
 def _settings(settings: Mapping[str, str]) -> str:

@@ -9,31 +9,38 @@ Differences from Kafka: none.
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import Sliced, run_in_slices
 from odradek_broker.security.authorizer import Operation
 from odradek_log.directory import LogDirectory
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 
 DIRECTORY_NAME_MAX = 255
+ELEMENTS_OF_A_MOVE = 20
+"""A move creates files, and takes as long as so many elements of other requests."""
 FUTURE_NAME = "{}-{}.00000000000000000000000000000000-future"
 """The name of a future log's directory, with zeros for a random id; Kafka counts its characters."""
 
 
-def handle(ctx: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+def handle(ctx: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse | Sliced:
     if not ctx.may_cluster(Operation.ALTER):
         return error_response(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return run_in_slices(_respond(ctx, request))
+
+
+def _respond(ctx: Context, request: AlterReplicaLogDirsRequest) -> Generator[int, None, AlterReplicaLogDirsResponse]:
     known = {os.path.abspath(each.path): each for each in ctx.broker.log_directories.all}
-    return _response(
-        {
-            (topic.name, index): _move(ctx, known.get(wanted.path), topic.name, index)
-            for wanted in request.dirs
-            for topic in wanted.topics
-            for index in topic.partitions
-        }
-    )
+    errors: dict[tuple[str, int], ErrorCode] = {}
+    for wanted in request.dirs:
+        for topic in wanted.topics:
+            for index in topic.partitions:
+                errors[topic.name, index] = _move(ctx, known.get(wanted.path), topic.name, index)
+                yield ELEMENTS_OF_A_MOVE
+    return _response(errors)
 
 
 def _move(ctx: Context, directory: LogDirectory | None, topic: str, index: int) -> ErrorCode:

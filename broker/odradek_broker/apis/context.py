@@ -107,6 +107,12 @@ class ClientConnection(Protocol):
         """Raise MemoryExhausted if there is no room: the handler is called again when there is."""
         ...
 
+    def hold_request(self) -> int | None:
+        """Keep the bytes of the request that is being handled valid after the handler returns. Return how many bytes
+        the caller gives back to the memory budget when it needs them no more; None if the caller must copy what it
+        needs, because the connection reuses the buffer."""
+        ...
+
     def warn(self, event: str, ctx: Context | None = None, **facts: Any) -> None: ...
 
     def check_authentication(self) -> bool:

@@ -13,7 +13,7 @@ from odradek_broker.apis.context import Context
 from odradek_broker.apis.early_completion import EarlyCompletion
 from odradek_broker.apis.fetch_context import FetchContext, FetchedData
 from odradek_broker.apis.fetch_read import PartitionReader
-from odradek_broker.apis.slices import Turns
+from odradek_broker.apis.slices import LoopYielder
 from odradek_broker.purgatory import Watchers
 from odradek_broker.replication.core.fetch_session import FetchedPartition
 from odradek_broker.replication.follower_fetches import Follower
@@ -69,14 +69,14 @@ class DelayedFetch:
 
     async def attempt_in_slices(self, must_complete: bool) -> FetchResponse | None:
         """Do as `attempt`, with turns of the event loop for other requests in between."""
-        turns = Turns()
+        yielder = LoopYielder()
         self._begin(must_complete)
         partitions = self._context.partitions_to_read()
         fetched: FetchedData = []
         size = 0
         for start in range(0, len(partitions), SLICE):
             size = self._read(partitions[start : start + SLICE], fetched, size)
-            await turns.others_first()
+            await yielder.yield_if_due()
         await asyncio.sleep(0)
         return await self._context.respond_in_slices(fetched, SLICE) if self._is_complete(size) else None
 

@@ -8,12 +8,12 @@ Differences from Kafka: `documentation` is always null; a broker-logger resource
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from itertools import chain
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
-from odradek_broker.apis.slices import Slices
+from odradek_broker.apis.slices import Sliced, Slices, run_in_slices
 from odradek_broker.security.authorizer import Operation
 from odradek_controller.commands.integers import parse_int
 from odradek_controller.commands.topic_names import check_topic_name
@@ -53,8 +53,17 @@ class _ResourceError(Exception):
         self.message = message
 
 
-def handle(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_describe(ctx, request, resource) for resource in request.resources])
+def handle(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse | Sliced:
+    return run_in_slices(_respond(ctx, request))
+
+
+def _respond(ctx: Context, request: DescribeConfigsRequest) -> Generator[int, None, DescribeConfigsResponse]:
+    response = DescribeConfigsResponse()
+    for resource in request.resources:
+        result = _describe(ctx, request, resource)
+        response.results.append(result)
+        yield 1 + len(result.configs)
+    return response
 
 
 def _describe(

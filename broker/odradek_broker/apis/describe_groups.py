@@ -8,9 +8,11 @@ Differences from Kafka: none.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context, authorized_operations
-from odradek_broker.apis.slices import Slices
+from odradek_broker.apis.slices import Sliced, Slices, run_in_slices
 from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -20,14 +22,21 @@ GROUP_ID_NOT_FOUND_FROM = 6
 DescribedGroup = DescribeGroupsResponse.DescribedGroup
 
 
-def handle(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+def handle(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse | Sliced:
+    return run_in_slices(_respond(ctx, request))
+
+
+def _respond(ctx: Context, request: DescribeGroupsRequest) -> Generator[int, None, DescribeGroupsResponse]:
     refused: list[DescribedGroup] = []
     described: list[DescribedGroup] = []
     for group_id in request.groups:
         if ctx.may_group(Operation.DESCRIBE, group_id):
-            described.append(_describe(ctx, request, group_id))
+            group = _describe(ctx, request, group_id)
+            described.append(group)
+            yield 1 + len(group.members)
         else:
             refused.append(DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            yield 1
     return DescribeGroupsResponse(groups=refused + described)
 
 

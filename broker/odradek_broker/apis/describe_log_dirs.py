@@ -2,7 +2,8 @@
 
 Versions: v2 is flexible, v3 has an error of the whole request, v4 total and usable bytes (KIP-827), v5 cordoned
 directories (KIP-1066).
-Behaviour: an offline directory has KAFKA_STORAGE_ERROR; a future replica is listed in the directory that it moves to.
+Behaviour: an offline directory has KAFKA_STORAGE_ERROR; a future replica is listed in the directory that it moves to. A
+response with many replicas is made in slices, each replica with its size at that time.
 Differences from Kafka: no directory can be cordoned.
 """
 
@@ -10,9 +11,11 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Generator
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import Sliced, run_in_slices
 from odradek_broker.replication.partition import Partition
 from odradek_broker.security.authorizer import Operation
 from odradek_log.directory import LogDirectory
@@ -25,27 +28,35 @@ DescribeLogDirsPartition = DescribeLogDirsResponse.DescribeLogDirsPartition
 UNKNOWN_BYTES = -1
 
 
-def handle(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+def handle(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse | Sliced:
     if not ctx.may_cluster(Operation.DESCRIBE):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    wanted = None
-    if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    return DescribeLogDirsResponse(
-        results=[_describe(ctx, directory, wanted) for directory in ctx.broker.log_directories.all]
-    )
+    return run_in_slices(_respond(ctx, request))
 
 
-def _describe(ctx: Context, directory: LogDirectory, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+def _respond(ctx: Context, request: DescribeLogDirsRequest) -> Generator[int, None, DescribeLogDirsResponse]:
+    if request.topics is None:
+        found = list(ctx.broker.partitions)
+    else:
+        named = dict.fromkeys((topic.topic, index) for topic in request.topics for index in topic.partitions)
+        found = [partition for key in named if (partition := ctx.broker.partitions.get(*key)) is not None]
+    found.sort(key=lambda partition: (partition.topic, partition.index))
+    response = DescribeLogDirsResponse()
+    for directory in ctx.broker.log_directories.all:
+        response.results.append((yield from _describe(directory, found)))
+    return response
+
+
+def _describe(directory: LogDirectory, partitions: list[Partition]) -> Generator[int, None, DescribeLogDirsResult]:
     path = os.path.abspath(directory.path)
     if directory.offline:
         return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, path)
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for partition in sorted(ctx.broker.partitions, key=lambda each: (each.topic, each.index)):
-        if wanted is None or (partition.topic, partition.index) in wanted:
-            found = _in_directory(partition, directory)
-            if found is not None:
-                topics.setdefault(partition.topic, DescribeLogDirsTopic(partition.topic)).partitions.append(found)
+    for partition in partitions:
+        found = _in_directory(partition, directory)
+        if found is not None:
+            topics.setdefault(partition.topic, DescribeLogDirsTopic(partition.topic)).partitions.append(found)
+        yield 1
     try:
         usage = shutil.disk_usage(directory.path)
         total, usable = usage.total, usage.free

@@ -7,9 +7,11 @@ Differences from Kafka: none.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
-from odradek_broker.apis.slices import Slices
+from odradek_broker.apis.slices import Sliced, Slices, run_in_slices
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
@@ -18,18 +20,22 @@ PartitionResponse = DescribeProducersResponse.PartitionResponse
 ProducerState = DescribeProducersResponse.ProducerState
 
 
-def handle(ctx: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            DescribeProducersResponse.TopicResponse(
-                topic.name, [_describe(ctx, topic.name, index) for index in topic.partition_indexes]
-            )
-            for topic in request.topics
-        ]
-    )
+def handle(ctx: Context, request: DescribeProducersRequest) -> DescribeProducersResponse | Sliced:
+    return run_in_slices(_respond(ctx, request))
 
 
-def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
+def _respond(ctx: Context, request: DescribeProducersRequest) -> Generator[int, None, DescribeProducersResponse]:
+    response = DescribeProducersResponse()
+    for topic in request.topics:
+        topic_response = DescribeProducersResponse.TopicResponse(topic.name)
+        response.topics.append(topic_response)
+        for index in topic.partition_indexes:
+            topic_response.partitions.append((yield from _describe(ctx, topic.name, index)))
+            yield 1
+    return response
+
+
+def _describe(ctx: Context, topic: str, index: int) -> Generator[int, None, PartitionResponse]:
     if not ctx.may_topic(Operation.READ, topic):
         return PartitionResponse(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if topic not in ctx.broker.image.topics:
@@ -46,9 +52,9 @@ def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
         )
     if partition.error:
         return PartitionResponse(index, partition.error)
-    return PartitionResponse(
-        index,
-        active_producers=[
+    response = PartitionResponse(index)
+    for producer in list(partition.log.producers):
+        response.active_producers.append(
             ProducerState(
                 producer.producer_id,
                 producer.producer_epoch,
@@ -57,9 +63,9 @@ def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
                 producer.coordinator_epoch,
                 -1 if producer.current_txn_first_offset is None else producer.current_txn_first_offset,
             )
-            for producer in partition.log.producers
-        ],
-    )
+        )
+        yield 1
+    return response
 
 
 def error_response(ctx: Context, request: DescribeProducersRequest, error: ErrorCode) -> DescribeProducersResponse:

@@ -9,12 +9,15 @@ Differences from Kafka: none.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context, authorized_operations
+from odradek_broker.apis.slices import Sliced, run_in_slices
 from odradek_broker.metadata.view import INTERNAL_TOPICS, offline_replicas, partition_error
 from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_controller.commands.topic_names import invalid_topic_name
-from odradek_controller.image import NO_LEADER, TopicImage
+from odradek_controller.image import NO_LEADER, ClusterImage, TopicImage
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -25,7 +28,13 @@ TopicResponse = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseT
 PartitionResponse = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
 
 
-def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse | Sliced:
+    return run_in_slices(_respond(ctx, request))
+
+
+def _respond(
+    ctx: Context, request: DescribeTopicPartitionsRequest
+) -> Generator[int, None, DescribeTopicPartitionsResponse]:
     image = ctx.broker.image
     everything = not request.topics
     names = sorted(image.topics if everything else {topic.name for topic in request.topics})
@@ -48,10 +57,12 @@ def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTop
         found = image.topics.get(name)
         if found is None:
             response.topics.append(_unknown(ctx, name))
+            yield 1
             continue
         start = start_of.get(name, 0)
         end = min(start + room, len(found.partitions))
-        response.topics.append(_topic(ctx, found, start, end))
+        response.topics.append(_topic(ctx, image, found, start, end))
+        yield 1 + max(end - start, 0)
         room -= max(end - start, 0)
         if end < len(found.partitions):
             response.next_cursor = DescribeTopicPartitionsResponse.Cursor(name, end)
@@ -63,8 +74,7 @@ def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTop
     return response
 
 
-def _topic(ctx: Context, topic: TopicImage, start: int, end: int) -> TopicResponse:
-    image = ctx.broker.image
+def _topic(ctx: Context, image: ClusterImage, topic: TopicImage, start: int, end: int) -> TopicResponse:
     partitions = []
     for index in range(start, end):
         partition = topic.partitions[index]

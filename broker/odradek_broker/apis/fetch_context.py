@@ -15,7 +15,7 @@ from odradek_broker.apis.fetch_errors import (
     PartitionData,
     add_leader_endpoints,
 )
-from odradek_broker.apis.slices import Turns
+from odradek_broker.apis.slices import LoopYielder
 from odradek_broker.replication.core.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -86,12 +86,12 @@ class FetchContext:
 
     async def respond_in_slices(self, fetched: FetchedData, size: int) -> FetchResponse:
         """Do as `respond`, for `size` partitions at a time, with turns of the event loop for other requests."""
-        turns = Turns()
+        yielder = LoopYielder()
         response = self._begin_response()
         topics: TopicResponses = {}
         sent: FetchedData = []
         for start in range(0, len(fetched), size):
-            await turns.others_first()
+            await yielder.yield_if_due()
             sent += self._add_to_response(response, topics, fetched[start : start + size])
         if self._ctx.api_version >= FIRST_VERSION_WITH_LEADERS:
             add_leader_endpoints(self._ctx, response, sent)

@@ -8,27 +8,36 @@ Differences from Kafka: none.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
+
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import Sliced, run_in_slices
 from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_broker.transactions.core.transaction_listing import TransactionFilter
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 
-def handle(ctx: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
+def handle(ctx: Context, request: ListTransactionsRequest) -> ListTransactionsResponse | Sliced:
     transaction_filter = TransactionFilter.of(request)
     if isinstance(transaction_filter, ErrorCode):
         return ListTransactionsResponse(error_code=transaction_filter)
     found = ctx.broker.transaction_coordinator.list(transaction_filter)
     if isinstance(found, ErrorCode):
         return ListTransactionsResponse(error_code=found)
-    return ListTransactionsResponse(
-        unknown_state_filters=list(transaction_filter.unknown_states),
-        transaction_states=[
-            each for each in found if ctx.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id)
-        ],
-    )
+    response = ListTransactionsResponse(unknown_state_filters=list(transaction_filter.unknown_states))
+    return run_in_slices(_respond(ctx, response, found))
+
+
+def _respond(
+    ctx: Context, response: ListTransactionsResponse, found: Iterator[ListTransactionsResponse.TransactionState]
+) -> Generator[int, None, ListTransactionsResponse]:
+    for each in found:
+        if ctx.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id):
+            response.transaction_states.append(each)
+        yield 1
+    return response
 
 
 API = Api(ListTransactionsRequest, ListTransactionsResponse, handle)

@@ -11,11 +11,11 @@ and the client sends the request again. A Kafka broker without metadata responds
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Generator, Iterable
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context, authorized_operations
-from odradek_broker.apis.slices import Sliced, Slices, Turns
+from odradek_broker.apis.slices import Sliced, Slices, finish_in_slices, run_in_slices
 from odradek_broker.metadata.topic_creation import create_missing
 from odradek_broker.metadata.view import (
     AUTHORIZED_OPERATIONS_OMITTED,
@@ -27,7 +27,7 @@ from odradek_broker.metadata.view import (
 )
 from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_controller.commands.topic_names import invalid_topic_name
-from odradek_controller.image import NO_LEADER, TopicImage
+from odradek_controller.image import NO_LEADER, ClusterImage, TopicImage
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.metadata import MetadataRequest, MetadataResponse
 from odradek_wire.uuid import ZERO_UUID
@@ -35,7 +35,7 @@ from odradek_wire.uuid import ZERO_UUID
 MetadataResponseTopic = MetadataResponse.MetadataResponseTopic
 
 SLICE = 100
-"""Topics that are described, or created, in one slice."""
+"""Topics that are described, or created, in one slice; and partitions of a topic."""
 FIRST_METADATA_WAIT_MS = 5_000
 """How long a request waits for a new broker's first metadata before it gets an empty response."""
 
@@ -67,7 +67,7 @@ def _handle(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaita
     # Version 0 had no null: an empty list meant all topics.
     if topics is None or (ctx.api_version == 0 and not topics):
         names = [name for name in sorted(ctx.broker.image.topics) if ctx.may_topic(Operation.DESCRIBE, name)]
-        return _response(ctx, request, names, []) if len(names) <= SLICE else Sliced(_describe(ctx, request, names))
+        return run_in_slices(_respond(ctx, request, names, []))
     # The schema has ids from version 10 on, but Kafka looks topics up by id only from 12 on (KIP-516).
     if ctx.api_version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in topics):
         return error_response(ctx, request, ErrorCode.INVALID_REQUEST)
@@ -75,23 +75,7 @@ def _handle(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaita
     missing = [name for name in names if name not in ctx.broker.image.topics]
     if missing and request.allow_auto_topic_creation and ctx.broker.config.auto_create_topics:
         return _create_and_respond(ctx, request, names, missing, by_id, refused)
-    return _response(ctx, request, names, [*by_id, *refused])
-
-
-async def _describe(ctx: Context, request: MetadataRequest, names: list[str]) -> MetadataResponse:
-    """Describe all topics in slices of about `SLICE` partitions, without those that are deleted meanwhile."""
-    described: list[MetadataResponseTopic] = []
-    elements = 0
-    turns = Turns()
-    for name in names:
-        if name in ctx.broker.image.topics:
-            topic = _topic(ctx, request, name)
-            described.append(topic)
-            elements += 1 + len(topic.partitions)
-        if elements > SLICE:
-            elements = 0
-            await turns.others_first()
-    return _response(ctx, request, [], described)
+    return run_in_slices(_respond(ctx, request, names, [*by_id, *refused]))
 
 
 async def _create_and_respond(
@@ -112,9 +96,8 @@ async def _create_and_respond(
     errors = await create_missing(ctx.broker, allowed)
     failures = [MetadataResponseTopic(error_code=error, name=name) for name, error in errors.items() if error]
     left_out = {topic.name for topic in (*failures, *denied)}
-    return _response(
-        ctx, request, [name for name in names if name not in left_out], [*by_id, *failures, *denied, *refused]
-    )
+    names = [name for name in names if name not in left_out]
+    return await finish_in_slices(_respond(ctx, request, names, [*by_id, *failures, *denied, *refused]))
 
 
 def _resolve(
@@ -147,16 +130,19 @@ def _resolve(
     return unknown, list(names), refused
 
 
-def _response(
+def _respond(
     ctx: Context, request: MetadataRequest, names: list[str], others: list[MetadataResponseTopic]
-) -> MetadataResponse:
+) -> Generator[int, None, MetadataResponse]:
+    """Describe the topics with these names, all from one image, and add the others."""
     image = ctx.broker.image
     operations = AUTHORIZED_OPERATIONS_OMITTED
     if request.include_cluster_authorized_operations and ctx.api_version <= 10:
         # 0 without the permission to describe the cluster, as in DescribeCluster.
         allowed = ctx.may_cluster(Operation.DESCRIBE)
         operations = authorized_operations(ctx, ResourceType.CLUSTER) if allowed else 0
-    described = [_topic(ctx, request, name) for name in names]
+    described = []
+    for name in names:
+        described.append((yield from _topic(ctx, request, image, name)))
     return MetadataResponse(
         brokers=[
             MetadataResponse.MetadataResponseBroker(broker.id, broker.host, broker.port, broker.rack)
@@ -169,25 +155,32 @@ def _response(
     )
 
 
-def _topic(ctx: Context, request: MetadataRequest, name: str) -> MetadataResponseTopic:
-    image = ctx.broker.image.topics.get(name)
-    if image is None:
+def _topic(
+    ctx: Context, request: MetadataRequest, image: ClusterImage, name: str
+) -> Generator[int, None, MetadataResponseTopic]:
+    found = image.topics.get(name)
+    if found is None:
+        yield 1
         invalid = invalid_topic_name(name) is not None
         error = ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
-    topic = MetadataResponseTopic(
-        name=name, topic_id=image.id, is_internal=name in INTERNAL_TOPICS, partitions=_partitions(ctx, image)
-    )
+    topic = MetadataResponseTopic(name=name, topic_id=found.id, is_internal=name in INTERNAL_TOPICS)
+    for start in range(0, len(found.partitions), SLICE):
+        partitions = _partitions(ctx, image, found, start)
+        topic.partitions += partitions
+        yield len(partitions)
     if request.include_topic_authorized_operations:
         topic.topic_authorized_operations = authorized_operations(ctx, ResourceType.TOPIC, name)
     return topic
 
 
-def _partitions(ctx: Context, topic: TopicImage) -> list[MetadataResponse.MetadataResponsePartition]:
-    image = ctx.broker.image
+def _partitions(
+    ctx: Context, image: ClusterImage, topic: TopicImage, start: int
+) -> list[MetadataResponse.MetadataResponsePartition]:
+    """Describe the partitions of one slice, which begins at `start`."""
     listener = ctx.listener
-    found = []
-    for index, partition in enumerate(topic.partitions):
+    described = []
+    for index, partition in enumerate(topic.partitions[start : start + SLICE], start):
         error = partition_error(image, partition, listener)
         replicas, isr = list(partition.replicas), list(partition.isr)
         offline = offline_replicas(image, partition, listener)
@@ -200,7 +193,7 @@ def _partitions(ctx: Context, topic: TopicImage) -> list[MetadataResponse.Metada
         elif error == ErrorCode.LISTENER_NOT_FOUND and ctx.api_version < 6:
             error = ErrorCode.LEADER_NOT_AVAILABLE
         unavailable = error in (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.LISTENER_NOT_FOUND)
-        found.append(
+        described.append(
             MetadataResponse.MetadataResponsePartition(
                 error_code=error,
                 partition_index=index,
@@ -211,7 +204,7 @@ def _partitions(ctx: Context, topic: TopicImage) -> list[MetadataResponse.Metada
                 offline_replicas=offline,
             )
         )
-    return found
+    return described
 
 
 def error_response(ctx: Context, request: MetadataRequest, error: ErrorCode) -> MetadataResponse:

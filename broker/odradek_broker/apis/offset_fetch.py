@@ -2,20 +2,23 @@
 
 Versions: v0 reads from ZooKeeper; v2 can ask for all topics and has a top-level error; v7 can wait for open
 transactions (KIP-447); v8 has several groups (KIP-709); v9 names the member (KIP-848); v10 names topics by id.
-Behaviour: v0 is refused without ZooKeeper, as by Kafka. With require_stable, the response waits for pending writes.
+Behaviour: v0 is refused without ZooKeeper, as by Kafka. With require_stable, the response waits for pending writes. A
+response with all offsets of a group has those of one time, although a long one is made in slices.
 Differences from Kafka: while `__consumer_offsets` does not exist, every group has no offsets; Kafka returns
 NOT_COORDINATOR.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Generator, Iterator
 from itertools import groupby
+from typing import Any
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
-from odradek_broker.apis.slices import ELEMENTS, Slice, Slices
+from odradek_broker.apis.slices import ELEMENTS, Slice, Sliced, Slices, finish_in_slices, run_in_slices
 from odradek_broker.deferred import Deferred
+from odradek_broker.groups.core.offset_requests import FetchedOffsets
 from odradek_broker.metadata.cluster_ports import VersionZeroOffsets
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
@@ -32,20 +35,20 @@ TopicResponse = OffsetFetchResponse.OffsetFetchResponseTopics
 PartitionResponse = OffsetFetchResponse.OffsetFetchResponsePartitions
 
 
-def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse] | Sliced:
     if ctx.api_version == 0:
         offsets = ctx.broker.version_zero_offsets
         if offsets is None:
             return error_response(ctx, request, ErrorCode.UNSUPPORTED_VERSION)
         return _fetch_version_zero(ctx, offsets, request)
-    group_responses: list[GroupResponse] = []
+    fetches: list[tuple[FetchedOffsets | Deferred[FetchedOffsets], list[TopicResponse]]] = []
     for group in _groups(ctx, request):
         refused = _check_topics(ctx, group)
-        group_response = _fetch(ctx, group, request.require_stable)
-        if isinstance(group_response, Deferred):
-            return _handle_deferred(ctx, request)
-        group_responses.append(_complete_group(ctx, group_response, refused))
-    return _response(ctx, request, group_responses)
+        fetches.append((_fetch(ctx, group, request.require_stable), refused))
+    fetched = [(offsets, refused) for offsets, refused in fetches if not isinstance(offsets, Deferred)]
+    if len(fetched) == len(fetches):
+        return run_in_slices(_respond(ctx, request, fetched))
+    return Sliced(_respond_when_stable(ctx, request, fetches))
 
 
 async def _fetch_version_zero(
@@ -56,7 +59,7 @@ async def _fetch_version_zero(
         return error_response(ctx, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     (group,) = _groups(ctx, request)
     refused = _check_topics(ctx, group)
-    group_response = GroupResponse(group_id=group.group_id, topics=[])
+    topics = []
     for topic in group.topics or ():
         partitions = []
         for index in topic.partition_indexes:
@@ -66,21 +69,37 @@ async def _fetch_version_zero(
             partitions.append(
                 PartitionResponse(partition_index=index, committed_offset=offset, metadata="", error_code=error)
             )
-        group_response.topics.append(TopicResponse(name=topic.name, partitions=partitions))
-    return _response(ctx, request, [_complete_group(ctx, group_response, refused)])
+        topics.append(TopicResponse(name=topic.name, partitions=partitions))
+    fetched = FetchedOffsets(GroupResponse(group_id=group.group_id), iter(topics))
+    return await finish_in_slices(_respond(ctx, request, [(fetched, refused)]))
 
 
-async def _handle_deferred(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """Handle the request from its beginning, and wait for pending writes: `handle` has changed nothing."""
+async def _respond_when_stable(
+    ctx: Context,
+    request: OffsetFetchRequest,
+    fetches: list[tuple[FetchedOffsets | Deferred[FetchedOffsets], list[TopicResponse]]],
+) -> OffsetFetchResponse:
+    """Wait for the pending writes of each group."""
+    fetched = [(await offsets if isinstance(offsets, Deferred) else offsets, refused) for offsets, refused in fetches]
+    return await finish_in_slices(_respond(ctx, request, fetched))
+
+
+def _respond(
+    ctx: Context, request: OffsetFetchRequest, fetched: list[tuple[FetchedOffsets, list[TopicResponse]]]
+) -> Generator[int, None, OffsetFetchResponse]:
+    """Make the response of each group: with topic ids, without topics that the client may not describe (a request for
+    all topics may have found some), and with the refused topics at the end, as in Kafka."""
     group_responses: list[GroupResponse] = []
-    for group in _groups(ctx, request):
-        refused = _check_topics(ctx, group)
-        group_response = _fetch(ctx, group, request.require_stable)
-        group_responses.append(
-            _complete_group(
-                ctx, await group_response if isinstance(group_response, Deferred) else group_response, refused
-            )
-        )
+    for offsets, refused in fetched:
+        group_response, topics = offsets.group, []
+        for topic in offsets.topics:
+            if _complete_topic(ctx, topic):
+                topics.append(_in_version(ctx, topic))
+            yield 1 + len(topic.partitions)
+        if not group_response.error_code:
+            topics += [_in_version(ctx, topic) for topic in refused]
+        group_response.topics = topics
+        group_responses.append(group_response)
     return _response(ctx, request, group_responses)
 
 
@@ -125,54 +144,54 @@ def _check_topics(ctx: Context, group: OffsetFetchRequestGroup) -> list[TopicRes
 
 def _fetch(
     ctx: Context, group: OffsetFetchRequestGroup, require_stable: bool
-) -> GroupResponse | Deferred[GroupResponse]:
+) -> FetchedOffsets | Deferred[FetchedOffsets]:
     if not ctx.may_group(Operation.DESCRIBE, group.group_id):
-        return GroupResponse(group_id=group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return FetchedOffsets.failed(group.group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     return ctx.broker.group_coordinator.fetch_offsets(group, require_stable)
 
 
-def _complete_group(ctx: Context, group_response: GroupResponse, refused: list[TopicResponse]) -> GroupResponse:
-    """Complete the response of a group: add topic ids, and refused topics at the end, as in Kafka. A request for all
-    topics may have found some that the client may not describe: remove them."""
-    if group_response.error_code:
-        return group_response
-    topics = [topic for topic in group_response.topics if ctx.may_topic(Operation.DESCRIBE, topic.name)]
+def _complete_topic(ctx: Context, topic: TopicResponse) -> bool:
+    """Set the topic's id; return whether the response may have the topic."""
+    if not ctx.may_topic(Operation.DESCRIBE, topic.name):
+        return False
     if ctx.api_version >= TOPIC_ID_FROM:
-        known = ctx.broker.image.topics
-        topics = [topic for topic in topics if topic.name in known]
-        for topic in topics:
-            topic.topic_id = known[topic.name].id
-    group_response.topics = topics + refused
-    return group_response
+        known = ctx.broker.image.topics.get(topic.name)
+        if known is None:
+            return False
+        topic.topic_id = known.id
+    return True
+
+
+def _in_version(ctx: Context, topic: TopicResponse) -> Any:
+    """Return the topic in the form of the request's version."""
+    if ctx.api_version >= BATCH_FROM:
+        return topic
+    return OffsetFetchResponse.OffsetFetchResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetFetchResponse.OffsetFetchResponsePartition(
+                partition_index=partition.partition_index,
+                committed_offset=partition.committed_offset,
+                committed_leader_epoch=partition.committed_leader_epoch,
+                metadata=partition.metadata,
+                error_code=partition.error_code,
+            )
+            for partition in topic.partitions
+        ],
+    )
 
 
 def _response(ctx: Context, request: OffsetFetchRequest, group_responses: list[GroupResponse]) -> OffsetFetchResponse:
+    """Return the response of these groups, whose topics have the form of the version."""
     if ctx.api_version >= BATCH_FROM:
         return OffsetFetchResponse(groups=group_responses)
-    group_response = group_responses[0]
+    (group_response,) = group_responses
+    topics: list[Any] = group_response.topics
     if group_response.error_code and ctx.api_version < GROUP_ERROR_FROM:
         # The response has no top-level error: every partition gets it.
         error = ErrorCode(group_response.error_code)
-        group_response.topics = [_refused(topic, error) for topic in _groups(ctx, request)[0].topics or []]
-    return OffsetFetchResponse(
-        error_code=group_response.error_code,
-        topics=[
-            OffsetFetchResponse.OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponse.OffsetFetchResponsePartition(
-                        partition_index=partition.partition_index,
-                        committed_offset=partition.committed_offset,
-                        committed_leader_epoch=partition.committed_leader_epoch,
-                        metadata=partition.metadata,
-                        error_code=partition.error_code,
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in group_response.topics
-        ],
-    )
+        topics = [_in_version(ctx, _refused(topic, error)) for topic in _groups(ctx, request)[0].topics or []]
+    return OffsetFetchResponse(error_code=group_response.error_code, topics=topics)
 
 
 def _refused(topic: OffsetFetchRequestTopics, error: ErrorCode) -> TopicResponse:
@@ -193,22 +212,21 @@ class _Divider:
     """Divides a long request by its topics: those of the only group (up to v7), or of each group."""
 
     elements = ELEMENTS
-    undivided: int | None = None
 
     def divide(self, request: OffsetFetchRequest) -> Iterator[Slice]:
         if not request.groups:
             yield from _TOPICS.divide(request)
         for group in request.groups:
             for part, continues in _TOPICS.divide(group):
-                yield OffsetFetchRequest(groups=[part], require_stable=request.require_stable), continues
+                yield Slice(OffsetFetchRequest(groups=[part], require_stable=request.require_stable), continues)
 
     def join(self, responses: list[Slice]) -> OffsetFetchResponse:
-        first: OffsetFetchResponse = responses[0][0]
+        first: OffsetFetchResponse = responses[0].part
         if not first.groups:
             joined: OffsetFetchResponse = _TOPICS.join(responses)
             return joined
-        group_responses = [(response.groups[0], continues) for response, continues in responses]
-        by_group = groupby(group_responses, lambda group_response: group_response[0].group_id)
+        group_responses = [Slice(response.groups[0], continues) for response, continues in responses]
+        by_group = groupby(group_responses, lambda group_response: group_response.part.group_id)
         return OffsetFetchResponse(groups=[_TOPICS.join(list(parts)) for _, parts in by_group])
 
 

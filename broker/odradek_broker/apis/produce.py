@@ -6,7 +6,7 @@ transactions (KIP-890), v13 has topic ids (KIP-516).
 Behaviour: with acks=all the response waits for the in-sync replicas. With acks=1 it does not wait, except for the disk
 if `odradek.sync=always`. The log converts the message formats of versions 0-2. The usual request takes the fast path
 (`produce_fast_path`); transactional batches are verified first (`produce_transactional`); `produce_append` has the
-append of all three paths.
+append of all three paths, and `produce_in_slices` divides large requests.
 Differences from Kafka: none.
 """
 
@@ -15,10 +15,10 @@ from __future__ import annotations
 from odradek_broker.apis import produce_transactional
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
-from odradek_broker.apis.produce_append import append, error_response
+from odradek_broker.apis.produce_append import error_response
 from odradek_broker.apis.produce_fast_path import fast_path
+from odradek_broker.apis.produce_in_slices import append_in_slices
 from odradek_broker.apis.produce_transactional import is_transactional
-from odradek_broker.apis.slices import Slices
 from odradek_broker.deferred import Deferred
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
 
@@ -26,7 +26,7 @@ from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
 def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Deferred[ProduceResponse] | None:
     if request.transactional_id is not None or is_transactional(request):
         return produce_transactional.handle(ctx, request)
-    return append(ctx, request)
+    return append_in_slices(ctx, request)
 
 
 API = Api(
@@ -35,13 +35,5 @@ API = Api(
     handle,
     error_response=error_response,
     fast_path=fast_path,
-    slices=Slices(
-        "topic_data",
-        "responses",
-        inner=("partition_data", "partition_responses"),
-        # The first append to a partition creates its files, which takes a disk some milliseconds.
-        elements=8,
-        undivided=25,
-        also="node_endpoints",
-    ),
+    elements_divisor=1,
 )

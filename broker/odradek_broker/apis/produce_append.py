@@ -114,7 +114,7 @@ def append(
     find = partitions.get_by_id if version >= FIRST_VERSION_WITH_IDS else partitions.get
     everything_allowed = broker.authorizer.allows_everything
     if ctx.connection.memory.used:  # otherwise there is enough room
-        _require_room(ctx, request)
+        require_room(ctx, request)
     topics = []
     waiting: WaitingPartitions | None = None
     has_errors = False
@@ -158,7 +158,7 @@ def append(
     return response if waiting is None else _wait(ctx, request, response, waiting)
 
 
-def _require_room(ctx: Context, request: ProduceRequest) -> None:
+def require_room(ctx: Context, request: ProduceRequest) -> None:
     """Raise MemoryExhausted if there is no room to decompress or convert a batch of the request that may need it."""
     for topic in request.topic_data:
         for data in topic.partition_data:

@@ -12,11 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from odradek_broker.apis.produce_append import (
-    FIRST_VERSION_WITH_IDS,
-    append,
-    error_response,
-)
+from odradek_broker.apis.produce_append import FIRST_VERSION_WITH_IDS, error_response
+from odradek_broker.apis.produce_in_slices import append_in_slices, hold_records
 from odradek_broker.apis.produce_records import is_one_batch
 from odradek_broker.deferred import Deferred
 from odradek_broker.security.authorizer import Operation, ResourceType
@@ -74,7 +71,7 @@ class TransactionalBatch(NamedTuple):
 def handle(ctx: Context, request: ProduceRequest) -> HandlerResult:
     """Handle a request with a transactional id or transactional batches."""
     if not is_transactional(request):
-        return append(ctx, request)
+        return append_in_slices(ctx, request)
     name = request.transactional_id
     if name is None or not ctx.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
         return _refuse(ctx, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -131,7 +128,7 @@ class _VerifiedProduce:
         self._verify()
         if self._appended:
             return self._outcome
-        self._hold_records()
+        self._held_bytes = hold_records(self._ctx, self._request)
         self._response = Deferred()
         return self._response
 
@@ -165,20 +162,10 @@ class _VerifiedProduce:
         self._append(verification)
 
     def _append(self, verification: TransactionVerification | None) -> None:
-        self._outcome = append(self._ctx, self._request, verification)
+        self._outcome = append_in_slices(self._ctx, self._request, verification)
         self._appended = True
 
     # -- while the client waits -----------------------------------------------------------------------------------
-
-    def _hold_records(self) -> None:
-        """Copy the records out of the connection's buffer, which the next request overwrites."""
-        for topic in self._request.topic_data:
-            for data in topic.partition_data:
-                records: Any = data.records
-                if records is not None:
-                    data.records = memoryview(bytearray(records))
-                    self._held_bytes += len(records)
-        self._ctx.connection.memory.take_unchecked(self._held_bytes)
 
     def _continue(self, step: Callable[[], None]) -> None:
         response = self._response

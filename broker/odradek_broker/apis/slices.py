@@ -1,7 +1,8 @@
-"""Long requests in slices: the division of an API's long arrays, and the joining of the responses.
+"""Requests with much work, in slices, so that they do not delay other clients.
 
-Owns the division, and the turns of the event loop between slices. Leaves the meaning of a slice to the API's handler. A
-handler with a long response to a short request returns `Sliced`, and lets other requests run by `Turns`.
+Owns the division of long arrays, the joining of responses, and how often the event loop serves other requests in
+between. Leaves the meaning of a slice to the API's handler. An API with long arrays has a `Divider`. A handler whose
+work grows with the state of the broker is a generator, which `run_in_slices` runs.
 
 Elements are the entries of arrays (`network.long_requests`).
 """
@@ -9,15 +10,17 @@ Elements are the entries of arrays (`network.long_requests`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from odradek_broker.deferred import Deferred
 
 if TYPE_CHECKING:
     from odradek_broker.apis.context import Context
+
+T = TypeVar("T")
 
 ELEMENTS = 1000
 """Elements that are decoded in one turn of the event loop, and handled in one slice unless an API needs fewer. Most
@@ -25,9 +28,14 @@ handlers take 2 to 10 microseconds for an element."""
 TURN_S = 0.005
 """A request keeps the event loop for at most this time and one slice before other requests have their turn."""
 
-Slice = tuple[Any, bool]
-"""A request with some of the elements, or the response to it; and whether its only entry is a further piece of the last
-entry of the previous slice."""
+
+class Slice(NamedTuple):
+    """One slice of a request, or the response to it."""
+
+    part: Any
+    """The request with some of its elements, or the response to them."""
+    continues: bool
+    """Whether the only entry of the part continues the last entry of the previous slice."""
 
 
 class Divider(Protocol):
@@ -35,11 +43,7 @@ class Divider(Protocol):
 
     @property
     def elements(self) -> int:
-        """Elements of one slice."""
-
-    @property
-    def undivided(self) -> int | None:
-        """A request with at most this many elements is handled in one piece; None: `elements`."""
+        """Elements of one slice; a request with at most so many is handled in one piece."""
 
     def divide(self, request: Any) -> Iterator[Slice]:
         """Yield the slices of a request, in order."""
@@ -59,9 +63,9 @@ class Slices:
     response: str
     inner: tuple[str, str] | None = None
     elements: int = ELEMENTS
-    undivided: int | None = None
-    """A request with at most this many elements is handled in one piece; None: `elements`."""
-    also: str = ""
+    weigh: Callable[[Any], int] | None = None
+    """Returns how many elements an entry of the inner array counts as; None: one."""
+    also_join: str = ""
     """Another array of the response, joined without repeated entries."""
     in_old_versions: str = ""
     """The array that old versions have in place of `request`; in these versions `request` is empty."""
@@ -73,23 +77,37 @@ class Slices:
         collected: list[Any] = []
         weight = 0
         for entry in getattr(request, name) or ():
-            size = 1 if self.inner is None else 1 + len(getattr(entry, self.inner[0]) or ())
+            size = 1
+            if self.inner is not None:
+                inner: list[Any] = getattr(entry, self.inner[0]) or []
+                size += len(inner) if self.weigh is None else sum(map(self.weigh, inner))
             if collected and weight + size > self.elements:
-                yield _with(request, name, collected), False
+                yield Slice(_with(request, name, collected), False)
                 collected, weight = [], 0
             if self.inner is not None and size > self.elements:
-                for number, piece in enumerate(_pieces(entry, self.inner[0], self.elements)):
-                    yield _with(request, name, [piece]), number > 0
+                for number, piece in enumerate(self._pieces(inner)):
+                    yield Slice(_with(request, name, [_with(entry, self.inner[0], piece)]), number > 0)
             else:
                 collected.append(entry)
                 weight += size
         if collected:
-            yield _with(request, name, collected), False
+            yield Slice(_with(request, name, collected), False)
         elif not getattr(request, name):
-            yield request, False
+            yield Slice(request, False)
+
+    def _pieces(self, inner: list[Any]) -> Iterator[list[Any]]:
+        """Divide an inner array into pieces of the weight of a slice; a heavier entry is a piece of its own."""
+        start = weight = 0
+        for index, entry in enumerate(inner):
+            more = 1 if self.weigh is None else self.weigh(entry)
+            if index > start and weight + more > self.elements:
+                yield inner[start:index]
+                start, weight = index, 0
+            weight += more
+        yield inner[start:]
 
     def join(self, responses: list[Slice]) -> Any:
-        first = responses[0][0]
+        first = responses[0].part
         if first is None:
             return None
         joined: list[Any] = []
@@ -102,26 +120,19 @@ class Slices:
                 getattr(joined[-1], self.inner[1]).extend(getattr(entries[0], self.inner[1]))
             else:
                 joined.extend(entries)
-            if self.also:
-                others.extend(each for each in getattr(response, self.also) if each not in others)
+            if self.also_join:
+                others.extend(each for each in getattr(response, self.also_join) if each not in others)
         setattr(first, self.response, joined)
-        if self.also:
-            setattr(first, self.also, others)
+        if self.also_join:
+            setattr(first, self.also_join, others)
         return first
 
 
-def _with(request: Any, array: str, entries: list[Any]) -> Any:
-    part = copy(request)
+def _with(struct: Any, array: str, entries: list[Any]) -> Any:
+    """Return a copy of the request or the entry with these entries in the array."""
+    part = copy(struct)
     setattr(part, array, entries)
     return part
-
-
-def _pieces(entry: Any, inner: str, size: int) -> Iterator[Any]:
-    elements = getattr(entry, inner)
-    for start in range(0, len(elements), size):
-        piece = copy(entry)
-        setattr(piece, inner, elements[start : start + size])
-        yield piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +142,39 @@ class Sliced:
     response: Coroutine[Any, Any, Any]
 
 
+def run_in_slices(work: Generator[int, None, T]) -> T | Sliced:
+    """Run a generator that makes a response, and return the response.
+
+    The generator yields after each step how many elements it has read or made. After `ELEMENTS` of them the rest
+    continues with turns of the event loop for other requests in between: a step that needs unchanged state reads a copy
+    of it, such as an image. A client that disconnects ends it."""
+    left = ELEMENTS
+    try:
+        while left > 0:
+            left -= next(work)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    return Sliced(finish_in_slices(work))
+
+
+async def finish_in_slices(work: Generator[int, None, T]) -> T:
+    """Do as `run_in_slices`, in a coroutine."""
+    yielder = LoopYielder()
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        await yielder.yield_if_due()
+
+
 async def handle_in_slices(
     handle: Callable[[Context, Any], Any | Awaitable[Any] | None], ctx: Context, request: Any, divider: Divider
 ) -> Any:
     """Handle one slice after another, with turns of the event loop for other requests in between. Return the joined
     response, or None if the client expects none. Slices that wait for other brokers wait together."""
     handled: list[Slice] = []
-    turns = Turns()
+    yielder = LoopYielder()
     try:
         for part, continues in divider.divide(request):
             result = handle(ctx, part)
@@ -145,12 +182,12 @@ async def handle_in_slices(
                 result = await result.response
             elif isinstance(result, Coroutine):
                 result = await result
-            handled.append((result, continues))
+            handled.append(Slice(result, continues))
             if ctx.connection.closing:
                 break
-            await turns.others_first()
+            await yielder.yield_if_due()
         responses = [
-            (await result if isinstance(result, Deferred) else result, continues) for result, continues in handled
+            Slice(await result if isinstance(result, Deferred) else result, continues) for result, continues in handled
         ]
     except asyncio.CancelledError:
         for result, _ in handled:
@@ -160,9 +197,10 @@ async def handle_in_slices(
     return divider.join(responses)
 
 
-class Turns:
-    """The turns of the event loop that one long request takes. Slices are small, because the cost of an element differs
-    by a factor of a hundred (a log whose files must be opened first), and several slices may fit into one turn."""
+class LoopYielder:
+    """Lets the event loop serve other connections while one request takes many turns. Slices are small, because the
+    cost of an element differs by a factor of a hundred (a log whose files must be opened first), and several slices may
+    fit into one turn."""
 
     __slots__ = ("_began_s", "_loop")
 
@@ -170,7 +208,7 @@ class Turns:
         self._loop = asyncio.get_running_loop()
         self._began_s = self._loop.time()
 
-    async def others_first(self) -> None:
+    async def yield_if_due(self) -> None:
         """Let the event loop serve other connections before the next slice, if this turn has taken `TURN_S`."""
         if self._loop.time() - self._began_s >= TURN_S:
             await asyncio.sleep(0)

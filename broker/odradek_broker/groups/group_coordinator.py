@@ -8,7 +8,8 @@ GroupCoordinatorService), and the interval of offset expiration. Leaves one part
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from odradek_broker.clock import Clock
@@ -19,6 +20,7 @@ from odradek_broker.deferred import Deferred
 from odradek_broker.groups.core import offset_requests
 from odradek_broker.groups.core.group_kind import Request, RequestHandler, Response
 from odradek_broker.groups.core.group_step import GroupClient, GroupSettings
+from odradek_broker.groups.core.offset_requests import FetchedOffsets
 from odradek_broker.groups.core.offset_store import OffsetStore
 from odradek_broker.groups.core.write_errors import group_write_error, stable_fetch_error
 from odradek_broker.groups.group_partition import GroupPartition
@@ -34,7 +36,7 @@ from odradek_wire.messages.describe_groups import DescribeGroupsResponse
 from odradek_wire.messages.list_groups import ListGroupsResponse
 from odradek_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from odradek_wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from odradek_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from odradek_wire.messages.offset_fetch import OffsetFetchRequest
 from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from odradek_wire.records.attributes import COMPRESSIONS, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
@@ -43,8 +45,6 @@ if TYPE_CHECKING:
     from odradek_log.verification_guard import VerificationGuard
 
 MS_PER_MINUTE = 60_000
-
-OffsetFetchGroup = OffsetFetchResponse.OffsetFetchResponseGroup
 
 
 class GroupCoordinator:
@@ -220,21 +220,21 @@ class GroupCoordinator:
 
     def fetch_offsets(
         self, request: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool
-    ) -> OffsetFetchGroup | Deferred[OffsetFetchGroup]:
+    ) -> FetchedOffsets | Deferred[FetchedOffsets]:
         group_partition = self._runtime.find(request.group_id)
         if isinstance(group_partition, ErrorCode):
             if CONSUMER_OFFSETS not in self._image().topics and self._has_metadata():
                 # No offset was ever committed, or a reset has deleted the topic. Kafka returns NOT_COORDINATOR, which
                 # crashes a process with the admin client of librdkafka 2.16.
                 return offset_requests.fetch(OffsetStore(), request)
-            return OffsetFetchGroup(group_id=request.group_id, error_code=group_partition)
+            return FetchedOffsets.failed(request.group_id, group_partition)
         if not require_stable:
             return group_partition.shard.fetch(request)
         # KIP-447: wait for all commits that are being written, also for those outside transactions.
-        pending: Deferred[OffsetFetchGroup] = Deferred()
+        pending: Deferred[FetchedOffsets] = Deferred()
 
         def fetch(error: ErrorCode) -> None:
-            failed = OffsetFetchGroup(group_id=request.group_id, error_code=stable_fetch_error(error))
+            failed = FetchedOffsets.failed(request.group_id, stable_fetch_error(error))
             pending.complete(failed if error else group_partition.shard.fetch(request, require_stable=True))
 
         group_partition.when_writes_committed(fetch)
@@ -259,14 +259,13 @@ class GroupCoordinator:
 
     # -- administration -------------------------------------------------------------------------------------------
 
-    def list_groups(self) -> Sequence[ListGroupsResponse.ListedGroup] | ErrorCode:
-        """Return all groups of this broker, in no particular order."""
-        listed: list[ListGroupsResponse.ListedGroup] = []
-        for group_partition in self._runtime.partitions:
-            if group_partition.state is CoordinatorState.LOADING:
-                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            listed.extend(group_partition.shard.list())
-        return listed
+    def list_groups(self) -> Iterator[ListGroupsResponse.ListedGroup] | ErrorCode:
+        """Return the groups that this broker coordinates now, in no particular order, each with its state when the
+        caller takes it."""
+        partitions = list(self._runtime.partitions)
+        if any(each.state is CoordinatorState.LOADING for each in partitions):
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return chain.from_iterable([each.shard.list() for each in partitions])
 
     def describe_group(self, group_id: str) -> DescribeGroupsResponse.DescribedGroup:
         group_partition = self._runtime.find(group_id)

@@ -14,6 +14,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import ELEMENTS
 from odradek_broker.logger import Logger
 from odradek_broker.memory import ROOM_PER_CONVERTED_BYTE, MemoryExhausted
 from odradek_broker.network import faults
@@ -282,7 +283,7 @@ class Connection:
             if len(frame) <= route.unlimited_decode_bytes_max:
                 request = _decoded(route, frame, position)
             else:
-                request, elements = route.decode_limited(frame, position, route.decoded_elements_max)
+                request, elements = route.decode_limited(frame, position, ELEMENTS)
                 is_long = elements > route.slice_elements
         except TooManyElementsError:
             self._long = LongRequest(self, ctx, route, frame, position)
@@ -355,6 +356,10 @@ class Connection:
         longer dispatch the request again."""
         if not self.busy and not self.has_room(size):
             raise MemoryExhausted(size)
+
+    def hold_request(self) -> int | None:
+        """As `ClientConnection.hold_request`."""
+        return self.receiver.hold_buffer()
 
     def warn_memory_exhausted(self, arrived: memoryview) -> None:
         """Log that the receiver waits for memory. `arrived` are the first bytes of the request."""

@@ -2,7 +2,8 @@
 
 Owns the limits that keep such a request from delaying other clients and from exhausting the memory: the thread, the
 number of elements in memory, and `odradek.request.elements.max`, above which the connection closes. Kafka, which has
-threads for requests, has no such limit. Leaves the division into slices to the API (`apis.slices`).
+threads for requests, has no such limit. Leaves the division into slices to the API (`apis.slices`), and requests with
+few elements and much work to their handlers (`apis.slices.run_in_slices`).
 
 An element is an entry of an array, a tagged field, or 4,096 bytes of a string; records do not count.
 """
@@ -34,12 +35,12 @@ REQUESTS_HELD = 4
 class LongRequests:
     """The long requests of one server. `elements` counts the elements of those in progress."""
 
-    __slots__ = ("_executor", "_limit", "_loop", "_waiting", "elements", "elements_max")
+    __slots__ = ("_elements_in_memory_max", "_executor", "_loop", "_waiting", "elements", "elements_max")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, elements_max: int) -> None:
         self._loop = loop
         self._executor: ThreadPoolExecutor | None = None
-        self._limit = REQUESTS_HELD * elements_max
+        self._elements_in_memory_max = REQUESTS_HELD * elements_max
         self._waiting: deque[asyncio.Future[None]] = deque()
         self.elements = 0
         self.elements_max = elements_max
@@ -52,48 +53,53 @@ class LongRequests:
 
     async def take(self, elements: int) -> None:
         """Wait until this many more elements, at most `elements_max`, may be in memory, and count them."""
-        while self.elements + elements > self._limit:
-            turn = self._loop.create_future()
-            self._waiting.append(turn)
+        while self.elements + elements > self._elements_in_memory_max:
+            waiter = self._loop.create_future()
+            self._waiting.append(waiter)
             try:
-                await turn
+                await waiter
             except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
-                    self._next()
+                if waiter.done() and not waiter.cancelled():
+                    self._wake_all()
                 raise
         self.elements += elements
 
     def give_back(self, elements: int) -> None:
         self.elements -= elements
-        self._next()
+        self._wake_all()
 
     def close(self) -> None:
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
-    def _next(self) -> None:
-        # All of them check again: there may be room for several.
+    def _wake_all(self) -> None:
+        # All of them check again, because there may be room for several.
         while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
 
 
 class LongRequest:
     """One long request. Its connection handles no other request until `end`."""
 
-    __slots__ = ("_connection", "_ctx", "_elements", "_frame", "_position", "_route", "_task")
+    __slots__ = ("_connection", "_ctx", "_elements", "_frame", "_held_bytes", "_position", "_route", "_task")
 
     def __init__(self, connection: Connection, ctx: Context, route: Route, frame: memoryview, position: int) -> None:
-        """Copy the frame, count the copy in the memory budget, and serve the request in a task."""
+        """Keep the frame, or a copy of it if the connection reuses its buffer, and serve the request in a task."""
         self._connection = connection
         self._ctx = ctx
         self._route = route
-        self._frame = bytearray(frame)
         self._position = position
         self._elements = 0
         connection.busy = True
-        connection.memory.take_unchecked(len(frame))
+        self._frame: memoryview | bytearray = frame
+        held_bytes = connection.hold_request()
+        if held_bytes is None:
+            self._frame = bytearray(frame)
+            held_bytes = len(frame)
+            connection.memory.take_unchecked(held_bytes)
+        self._held_bytes = held_bytes
         self._task: asyncio.Task[None] | None = connection.server.loop.create_task(self._serve())
 
     def end(self) -> None:
@@ -101,7 +107,7 @@ class LongRequest:
         if self._task is not None:
             self._task.cancel()
             self._task = None
-        self._connection.memory.give_back(len(self._frame))
+        self._connection.memory.give_back(self._held_bytes)
         self._connection.server.long_requests.give_back(self._elements)
 
     async def _serve(self) -> None:

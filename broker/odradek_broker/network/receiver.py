@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
-from odradek_broker.memory import MemoryExhausted, ReceiveBuffers
+from odradek_broker.memory import POOLED_BUFFER_SIZE, MemoryExhausted, ReceiveBuffers
 from odradek_broker.network.header import REQUEST_HEAD
 from odradek_wire.frames import HEADER_MIN_BYTES, SIZE_BYTES
 
@@ -132,6 +132,18 @@ class Receiver(asyncio.BufferedProtocol):
         if self._paused and self._may_dispatch():
             self._paused = False
             self._transport.resume_reading()
+
+    def hold_buffer(self) -> int | None:
+        """Leave the receive buffer to the request that is being dispatched, as `Connection.hold_request`: its bytes
+        stay valid, and those that follow it get another buffer."""
+        buffer = self._buffer
+        if not self._consuming:
+            return 0  # a request that is handled later has its bytes in a buffer of its own
+        if buffer is None or len(buffer) <= POOLED_BUFFER_SIZE:
+            return None
+        self._buffer = None
+        self._filled = 0
+        return len(buffer)
 
     def idle_for(self, now: float) -> float:
         """Return the seconds since a call of this method last found the connection in use: bytes had arrived since the

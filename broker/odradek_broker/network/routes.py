@@ -36,7 +36,6 @@ class Route:
     __slots__ = (
         "api",
         "decode",
-        "decoded_elements_max",
         "encode",
         "fast_path",
         "flexible",
@@ -70,10 +69,7 @@ class Route:
         self.sends_files = key == ApiKey.FETCH
         self.fast_path = None if api.fast_path is None else api.fast_path(version)
         self.throttled = "throttle_time_ms" in api.response.__slots__
-        slices = api.slices
-        self.slice_elements = ELEMENTS if slices is None else slices.undivided or slices.elements
-        # Slices of a Produce need its records after the receive buffer has changed: a `LongRequest` copies the frame.
-        self.decoded_elements_max = self.slice_elements if key == ApiKey.PRODUCE else ELEMENTS
+        self.slice_elements = ELEMENTS if api.slices is None else api.slices.elements
         # Below this size the elements need not be counted: nearly every element takes at least four bytes.
         self.unlimited_decode_bytes_max = 4 * self.slice_elements if limited else sys.maxsize
 

@@ -9,7 +9,8 @@ ids, and the interval at which transactional ids expire. Leaves one partition to
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from itertools import chain
 from typing import TypeVar
 
 from odradek_broker.clock import Clock
@@ -278,16 +279,19 @@ class TransactionCoordinator:
 
     def list(
         self, transaction_filter: TransactionFilter
-    ) -> Iterable[ListTransactionsResponse.TransactionState] | ErrorCode:
-        """The transactional ids of this coordinator that pass the filter, in no particular order, without those of
-        partitions that cannot be loaded."""
-        listed: list[ListTransactionsResponse.TransactionState] = []
-        for txn_partition in self._runtime.partitions:
-            if txn_partition.state is CoordinatorState.LOADING:
-                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            if txn_partition.state is not CoordinatorState.FAILED:
-                listed.extend(txn_partition.shard.list(transaction_filter, txn_partition.now()))
-        return listed
+    ) -> Iterator[ListTransactionsResponse.TransactionState] | ErrorCode:
+        """The transactional ids that this broker coordinates now and that pass the filter, in no particular order,
+        without those of partitions that cannot be loaded. Each row is made when the caller takes it."""
+        partitions = list(self._runtime.partitions)
+        if any(each.state is CoordinatorState.LOADING for each in partitions):
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return chain.from_iterable(
+            [
+                each.shard.list(transaction_filter, each.now())
+                for each in partitions
+                if each.state is not CoordinatorState.FAILED
+            ]
+        )
 
     # -- metrics --------------------------------------------------------------------------------------------------
 

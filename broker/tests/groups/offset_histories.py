@@ -131,6 +131,6 @@ class History:
 def seen(shard: GroupShard, where: Where, *, stable: bool = False) -> tuple[int, int]:
     group, topic, partition = where
     asked = OffsetFetchRequest.OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])
-    response = shard.fetch(OffsetFetchRequest.OffsetFetchRequestGroup(group, topics=[asked]), require_stable=stable)
-    [found] = response.topics[0].partitions
+    fetched = shard.fetch(OffsetFetchRequest.OffsetFetchRequestGroup(group, topics=[asked]), require_stable=stable)
+    [found] = next(fetched.topics).partitions
     return found.committed_offset, found.error_code

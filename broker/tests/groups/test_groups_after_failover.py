@@ -73,8 +73,10 @@ async def test_resigning_fails_requests_that_wait_for_pending_commits(
     commit = asyncio.ensure_future(member.commit(6))
     await trio.until(lambda: partition.log_end_offset > partition.high_watermark)
     wanted = OffsetFetchRequest.OffsetFetchRequestGroup(GROUP)
-    responses = [coordinator.fetch_offsets(wanted, True), coordinator.delete_group(GROUP)]
-    responses.append(coordinator.delete_offsets(OffsetDeleteRequest(GROUP)))
+    fetched = coordinator.fetch_offsets(wanted, True)
+    responses = [coordinator.delete_group(GROUP), coordinator.delete_offsets(OffsetDeleteRequest(GROUP))]
+    assert isinstance(fetched, Deferred)
+    responses.append(fetched.map(lambda offsets: offsets.group))
     coordinator.resigned(0)
     errors = [
         response.result().error_code for response in responses if isinstance(response, Deferred) and response.done

@@ -71,7 +71,7 @@ class Core:
                         for t in request.topics
                     ]
                     groups = [OffsetFetchRequest.OffsetFetchRequestGroup(request.group_id, topics=topics)]
-                return OffsetFetchResponse(groups=[self.shard.fetch(group) for group in groups])
+                return OffsetFetchResponse(groups=[self.shard.fetch(group).complete() for group in groups])
             case OffsetDeleteRequest():
                 records, deleted = shards.delete_offsets(self.shard, request, self.now)
                 self._replay(records)

@@ -52,8 +52,8 @@ def commit_plainly(shard: GroupShard, offset: int, topic: str = "t") -> None:
 def seen(shard: GroupShard, *, stable: bool = False, everything: bool = False) -> list[tuple[str, int, int]]:
     """Return topic, offset and error from an OffsetFetch of partition 0 of t and u, or of all offsets."""
     topics = [OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=[0]) for name in ("t", "u")]
-    response = shard.fetch(Fetch("g", topics=None if everything else topics), require_stable=stable)
-    return [(topic.name, p.committed_offset, p.error_code) for topic in response.topics for p in topic.partitions]
+    fetched = shard.fetch(Fetch("g", topics=None if everything else topics), require_stable=stable)
+    return [(topic.name, p.committed_offset, p.error_code) for topic in fetched.topics for p in topic.partitions]
 
 
 def member_of(shard: GroupShard) -> tuple[str, int]:

@@ -18,7 +18,8 @@ from odradek_wire.apis import APIS
 from odradek_wire.errors import ErrorCode
 from odradek_wire.frames import decode_response, encode_request
 from odradek_wire.message import Message
-from odradek_wire.messages.api_versions import ApiVersionsRequest
+from odradek_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek_wire.messages.create_partitions import CreatePartitionsRequest
 from odradek_wire.messages.create_topics import CreateTopicsRequest
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 from odradek_wire.messages.describe_configs import DescribeConfigsRequest
@@ -27,7 +28,8 @@ from odradek_wire.messages.list_offsets import ListOffsetsRequest
 from odradek_wire.messages.metadata import MetadataRequest
 from odradek_wire.messages.offset_commit import OffsetCommitRequest
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest
-from odradek_wire.messages.produce import ProduceRequest
+from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
+from odradek_wire.records.conversion import read_any
 
 T = TypeVar("T")
 LOOP_MAX_S = 0.05
@@ -226,6 +228,62 @@ async def test_produce_to_2000_partitions_is_served_in_slices(node: Node, make_b
     assert probe.longest_s < LOOP_MAX_S
 
 
+async def test_produce_of_90_megabytes_is_served_in_slices(
+    node: Node, connect: Callable[..., Awaitable[Any]], make_batch: Callable[..., bytes]
+) -> None:
+    client = await connect(node)
+    await client.create_topic("t", 10, max_message_bytes="10000000")
+    records = make_batch(b"x" * 9_000_000)
+    data = [ProduceRequest.PartitionProduceData(index, records) for index in range(10)]
+    request = ProduceRequest(None, -1, 5000, [ProduceRequest.TopicProduceData("t", partition_data=data)])
+    response, probe = await ask(node, request, 9)
+    (topic,) = response.responses
+    assert [(each.index, each.error_code) for each in topic.partition_responses] == [(index, 0) for index in range(10)]
+    assert probe.longest_s < LOOP_MAX_S
+    assert node.server.buffers.budget.used == 0
+
+
+async def test_a_large_produce_is_appended_although_the_client_disconnects(
+    node: Node, make_batch: Callable[..., bytes]
+) -> None:
+    await create(node, ["t"], 200)
+    data = [ProduceRequest.PartitionProduceData(index, make_batch(b"x")) for index in range(200)]
+    request = ProduceRequest(None, 0, 5000, [ProduceRequest.TopicProduceData("t", partition_data=data)])
+    frame = encode_request(request, 9, 1, "leaving")
+    _reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
+    writer.write(struct.pack(">i", len(frame)) + frame)
+    writer.close()
+    async with asyncio.timeout(10):
+        while any(partition.log_end_offset == 0 for partition in node.broker.partitions):
+            await asyncio.sleep(0)
+        while node.server.buffers.budget.used:
+            await asyncio.sleep(0)
+
+
+async def test_requests_after_a_large_produce_wait_for_it(
+    connect: Callable[..., Awaitable[Any]], node: Node, make_batch: Callable[..., bytes]
+) -> None:
+    client = await connect(node)
+    await client.create_topic("t", 10, max_message_bytes="10000000")
+    values = [bytes((number,)) * 2_000_000 for number in range(10)]
+    data = [ProduceRequest.PartitionProduceData(index, make_batch(value)) for index, value in enumerate(values)]
+    request = ProduceRequest(None, -1, 5000, [ProduceRequest.TopicProduceData("t", partition_data=data)])
+    sent = [client.send(request, 9), client.send(ApiVersionsRequest(), 0), client.send(request, 9)]
+    received = []
+    for response_class, version in ((ProduceResponse, 9), (ApiVersionsResponse, 0), (ProduceResponse, 9)):
+        correlation_id, response = await client.receive(response_class, version)
+        received.append(correlation_id)
+        if isinstance(response, ProduceResponse):
+            assert {each.error_code for each in response.responses[0].partition_responses} == {0}
+    assert received == sent
+    for index, value in enumerate(values):
+        partition = node.broker.partitions.get("t", index)
+        assert partition is not None
+        batches = partition.log.read(0, 10_000_000)
+        assert batches is not None
+        assert [bytes(record.value or b"") for record in read_any(batches.tobytes())] == [value, value]
+
+
 async def test_offsets_of_2000_partitions_are_listed_and_committed_in_slices(node: Node) -> None:
     await create(node, ["t"], 2000)
     await create(node, ["__consumer_offsets"], 3)
@@ -252,6 +310,26 @@ async def test_1000_topics_are_deleted_in_slices(node: Node, version: int) -> No
     assert [(each.name, each.error_code) for each in response.responses] == [(name, 0) for name in TOPICS]
     assert node.broker.image.topics == {}
     assert probe.longest_s < LOOP_MAX_S
+
+
+async def test_2000_partitions_of_a_topic_are_created_and_deleted_in_turns(node: Node, connect: Any) -> None:
+    client = await connect(node)
+    created = await create(node, ["t"], 2000)
+    assert [partition.index for partition in node.broker.partitions.of_topic("t")] == list(range(2000))
+    assert {partition.error for partition in node.broker.partitions} == {ErrorCode.NONE}
+    added = CreatePartitionsRequest([CreatePartitionsRequest.CreatePartitionsTopic("t", 4000, None)], 5000, False)
+    response, grown = await ask(node, added, 3)
+    assert [each.error_code for each in response.results] == [0]
+    assert len(node.broker.partitions) == 4000
+    deletion = DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState("t")], timeout_ms=5000)
+    response, deleted = await ask(node, deletion, 6)
+    assert [each.error_code for each in response.responses] == [0]
+    assert len(node.broker.partitions) == 0
+    (directory,) = node.broker.log_directories.all
+    assert directory.logs == {}
+    assert [probe.longest_s < LOOP_MAX_S for probe in (created, grown, deleted)] == [True] * 3
+    await client.create_topic("t")
+    assert [log.topic_id for log in directory.logs.values()] == [node.broker.image.topics["t"].id]
 
 
 async def test_a_disconnect_during_a_long_request_releases_its_memory(node: Node) -> None:

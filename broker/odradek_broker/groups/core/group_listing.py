@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_groups import DescribeGroupsResponse
-from odradek_wire.messages.list_groups import ListGroupsResponse
+from odradek_wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 DEAD = "Dead"
 
 
-def filtered(
-    groups: Iterable[ListGroupsResponse.ListedGroup], states: Iterable[str], types: Iterable[str]
-) -> list[ListGroupsResponse.ListedGroup]:
-    """Return the groups in one of these states and of one of these types (KIP-518, KIP-848). An empty filter matches
-    every group, an unknown name matches none, and case is ignored."""
-    wanted_states = {state.strip().lower() for state in states}
-    wanted_types = {name.strip().lower() for name in types}
-    return [
-        group
-        for group in groups
-        if (not wanted_states or group.group_state.lower() in wanted_states)
-        and (not wanted_types or group.group_type in wanted_types)
-    ]
+@dataclass(frozen=True, slots=True)
+class GroupFilter:
+    """The filters of a ListGroups request (KIP-518, KIP-848). An empty filter matches every group, an unknown name
+    matches none, and case is ignored."""
+
+    states: frozenset[str]
+    types: frozenset[str]
+
+    @staticmethod
+    def of(request: ListGroupsRequest) -> GroupFilter:
+        return GroupFilter(_names(request.states_filter), _names(request.types_filter))
+
+    def passes(self, group: ListGroupsResponse.ListedGroup) -> bool:
+        return (not self.states or group.group_state.lower() in self.states) and (
+            not self.types or group.group_type in self.types
+        )
+
+
+def _names(wanted: Iterable[str]) -> frozenset[str]:
+    return frozenset(name.strip().lower() for name in wanted)
 
 
 def described_as_dead(group_id: str, reason: str) -> DescribeGroupsResponse.DescribedGroup:

@@ -11,7 +11,7 @@ which is read only while the coordinator loads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.coordination.core.step import DeferredResponse
@@ -24,6 +24,7 @@ from odradek_broker.groups.core.group_listing import described_as_dead
 from odradek_broker.groups.core.group_records import CoordinatorRecord, OffsetRecord
 from odradek_broker.groups.core.group_step import Deadlines, GroupClient, GroupSettings, GroupStep, GroupWrite
 from odradek_broker.groups.core.offset_expiration import expire
+from odradek_broker.groups.core.offset_requests import FetchedOffsets
 from odradek_broker.groups.core.offset_store import OffsetStore
 from odradek_controller.image import ClusterImage
 from odradek_wire.errors import ErrorCode
@@ -32,7 +33,7 @@ from odradek_wire.messages.describe_groups import DescribeGroupsResponse
 from odradek_wire.messages.list_groups import ListGroupsResponse
 from odradek_wire.messages.offset_commit import OffsetCommitRequest
 from odradek_wire.messages.offset_delete import OffsetDeleteRequest
-from odradek_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from odradek_wire.messages.offset_fetch import OffsetFetchRequest
 from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 Records = list[CoordinatorRecord]
@@ -151,12 +152,12 @@ class GroupShard:
 
     def fetch(
         self, request: OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool = False
-    ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+    ) -> FetchedOffsets:
         group = self.groups.get(request.group_id)
         if group is not None:
             error = group.validate_offset_fetch(request.member_id, request.member_epoch)
             if error:
-                return OffsetFetchResponse.OffsetFetchResponseGroup(group_id=request.group_id, error_code=error)
+                return FetchedOffsets.failed(request.group_id, error)
         return offset_requests.fetch(self.offsets, request, require_stable=require_stable)
 
     def delete_offsets(self, request: OffsetDeleteRequest, deferred: DeferredResponse, now: Instant) -> GroupStep:
@@ -182,8 +183,9 @@ class GroupShard:
 
     # -- administration -------------------------------------------------------------------------------------------
 
-    def list(self) -> list[ListGroupsResponse.ListedGroup]:
-        return [group.as_listed_group() for group in self.groups.values()]
+    def list(self) -> Iterator[ListGroupsResponse.ListedGroup]:
+        """Return the groups of now, each with its state when the caller takes it."""
+        return (group.as_listed_group() for group in list(self.groups.values()))
 
     def describe(self, group_id: str) -> DescribeGroupsResponse.DescribedGroup:
         group = self.groups.get(group_id)

@@ -6,6 +6,9 @@ exist. Leaves the checks of members and generations to each kind of group, and s
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator, Mapping
+from typing import NamedTuple
+
 from odradek_broker.coordination.core.step import DeferredResponse
 from odradek_broker.groups.core.committed_offset import CommittedOffset, GroupTopicPartition
 from odradek_broker.groups.core.group import Group
@@ -24,6 +27,8 @@ DEFAULT_RETENTION = -1
 GROUP_ID_NOT_FOUND_FROM = 9
 """KIP-848: the first version of OffsetCommit with this error."""
 
+GroupResponse = OffsetFetchResponse.OffsetFetchResponseGroup
+TopicResponse = OffsetFetchResponse.OffsetFetchResponseTopics
 PartitionResponse = OffsetFetchResponse.OffsetFetchResponsePartitions
 
 
@@ -127,41 +132,63 @@ def too_large(metadata: str, max_bytes: int) -> bool:
 # -- fetch --------------------------------------------------------------------------------------------------------
 
 
+class FetchedOffsets(NamedTuple):
+    """The response for one group. `topics` makes each topic when the caller takes it, with the offsets that were
+    committed when `fetch` was called."""
+
+    group: GroupResponse
+    """The response without its topics."""
+    topics: Iterator[TopicResponse]
+
+    @staticmethod
+    def failed(group_id: str, error: ErrorCode) -> FetchedOffsets:
+        return FetchedOffsets(GroupResponse(group_id=group_id, error_code=error), iter(()))
+
+    def complete(self) -> GroupResponse:
+        """Return the response with all topics."""
+        self.group.topics.extend(self.topics)
+        return self.group
+
+
 def fetch(
     store: OffsetStore, request: OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool = False
-) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+) -> FetchedOffsets:
     """Return the requested offsets, or all if the topics are null; -1 for a partition without an offset. With
     `require_stable`, a partition with a pending offset of an open transaction gets UNSTABLE_OFFSET_COMMIT (KIP-447)."""
-    offsets = store.of_group(request.group_id)
-    unstable_exist = require_stable and store.pending.has_group(request.group_id)
-    response = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=request.group_id)
+    group_id = request.group_id
+    group = GroupResponse(group_id=group_id)
+    offsets = store.of_group(group_id)
     if request.topics is None:
-        for name, partitions in offsets.items():
-            found = [
-                _unstable(partition)
-                if unstable_exist and store.pending.is_pending(request.group_id, name, partition)
-                else _fetched(partition, offset)
-                for partition, offset in partitions.items()
-            ]
-            response.topics.append(OffsetFetchResponse.OffsetFetchResponseTopics(name=name, partitions=found))
-        return response
+        unstable = {(key.topic, key.partition) for key in store.pending.of_group(group_id)} if require_stable else set()
+        # Copies, because the offsets may change before the caller takes the topics.
+        copied = {topic: dict(partitions) for topic, partitions in offsets.items()}
+        return FetchedOffsets(group, _all_topics(copied, unstable))
+    unstable_exist = require_stable and store.pending.has_group(group_id)
+    topics = []
     for topic in request.topics:
         committed = offsets.get(topic.name, {})
         responses = []
         for index in topic.partition_indexes:
-            if unstable_exist and store.pending.is_pending(request.group_id, topic.name, index):
+            if unstable_exist and store.pending.is_pending(group_id, topic.name, index):
                 responses.append(_unstable(index))
                 continue
             offset = committed.get(index)
             if offset is not None and not offset.is_of(topic.topic_id):
                 offset = None
             responses.append(_fetched(index, offset))
-        response.topics.append(
-            OffsetFetchResponse.OffsetFetchResponseTopics(
-                name=topic.name, topic_id=topic.topic_id, partitions=responses
-            )
-        )
-    return response
+        topics.append(TopicResponse(name=topic.name, topic_id=topic.topic_id, partitions=responses))
+    return FetchedOffsets(group, iter(topics))
+
+
+def _all_topics(
+    offsets: Mapping[str, Mapping[int, CommittedOffset]], unstable: Container[tuple[str, int]]
+) -> Iterator[TopicResponse]:
+    for name, partitions in offsets.items():
+        responses = [
+            _unstable(index) if (name, index) in unstable else _fetched(index, offset)
+            for index, offset in partitions.items()
+        ]
+        yield TopicResponse(name=name, partitions=responses)
 
 
 def _unstable(index: int) -> PartitionResponse:

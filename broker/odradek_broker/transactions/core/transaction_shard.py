@@ -9,7 +9,7 @@ Metadata changes only in `replay`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.coordination.core.step import DeferredResponse
@@ -304,12 +304,13 @@ class TransactionShard:
 
     def list(
         self, transaction_filter: TransactionFilter, now: Instant
-    ) -> Iterable[ListTransactionsResponse.TransactionState]:
-        return [
+    ) -> Iterator[ListTransactionsResponse.TransactionState]:
+        """Return the transactional ids of now that pass the filter, each row made when the caller takes it."""
+        return (
             listed(id_, transaction)
-            for id_, transaction in self.transactions.items()
+            for id_, transaction in list(self.transactions.items())
             if transaction_filter.passes(id_, transaction, now.wall_ms)
-        ]
+        )
 
     # -- records --------------------------------------------------------------------------------------------------
 
