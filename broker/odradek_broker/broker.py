@@ -6,9 +6,10 @@ parts of a process to `node`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from odradek_broker.apis.slices import LoopYielder
 from odradek_broker.config import SYNC, BrokerConfig
 from odradek_broker.disk_executor import DiskExecutor
 from odradek_broker.environment import BrokerEnvironment
@@ -32,7 +33,7 @@ from odradek_broker.replication.partition import Partition
 from odradek_broker.replication.replica_alter_log_dirs_manager import ReplicaAlterLogDirsManager
 from odradek_broker.replication.replica_fetcher_manager import ReplicaFetcherManager
 from odradek_broker.replication.replica_logs import ReplicaLogs
-from odradek_broker.replication.replica_manager import ReplicaManager
+from odradek_broker.replication.replica_manager import LocalReplicaChanges, ReplicaManager
 from odradek_broker.replication.replication_quota_manager import ReplicationQuotaManager
 from odradek_broker.replication.sealed_segments import SealedSegments
 from odradek_broker.timers import Timers
@@ -110,6 +111,7 @@ class Broker:
         self._group_coordinator: GroupCoordinator | None = None
         self._transaction_coordinator: TransactionCoordinator | None = None
         self._add_partitions_to_txn_manager: AddPartitionsToTxnManager | None = None
+        self._stopped = False
 
     def _compose_replicas(self, directories: list[LogDirectory]) -> None:
         """Compose the parts that keep replicas, from log directories to moves between them."""
@@ -263,8 +265,41 @@ class Broker:
         self.config = self.config.with_dynamic(image)
         self.replica_logs.load(self.config, image.topic_configs)
 
-    def apply(self, delta: MetadataDelta) -> None:
-        """Bring partitions, coordinators and configuration in line with the new image. Nothing else changes them."""
+    def apply(self, delta: MetadataDelta) -> Coroutine[None, None, None] | None:
+        """Bring partitions, coordinators and configuration in line with the new image. Nothing else changes them.
+
+        A usual delta is applied when this returns. For one with many new or deleted replicas return a coroutine, which
+        adds replicas before, and deletes logs after it applies the delta, with turns of the event loop for requests in
+        between."""
+        if self.replica_manager.is_large(delta) and self._own_resources().isdisjoint(delta.configs):
+            return self._apply_large(delta)
+        for delete in self._apply(delta).deletions:
+            delete()
+        return None
+
+    async def _apply_large(self, delta: MetadataDelta) -> None:
+        changes = LocalReplicaChanges()
+        await self._in_turns(self.replica_manager.additions(delta, changes))
+        if self._stopped:
+            return
+        self._apply(delta, changes)
+        added = [self.partitions.get_by_id(*key) for key in changes.added]
+        failed = [each for each in added if each is not None and each.error == ErrorCode.KAFKA_STORAGE_ERROR]
+        if failed:  # their disk failed before the image had them
+            self._replicas_lost(failed)
+        await self._in_turns(changes.deletions)
+
+    async def _in_turns(self, steps: Iterable[Callable[[], None]]) -> None:
+        """Run the steps, with turns of the event loop for requests, until the broker stops."""
+        yielder = LoopYielder()
+        for step in steps:
+            if self._stopped:
+                return
+            step()
+            await yielder.yield_if_due()
+
+    def _apply(self, delta: MetadataDelta, changes: LocalReplicaChanges | None = None) -> LocalReplicaChanges:
+        """Apply the delta, except for the deletion of logs. `changes` are those that were made before."""
         self.image = delta.image
         self.authorizer.apply(delta)
         self.quotas.apply(delta)
@@ -272,7 +307,7 @@ class Broker:
             self.config = self.config.with_dynamic(delta.image)
         if delta.configs:
             self.replication_quotas.apply(delta)
-        changes = self.replica_manager.apply(delta, self.config)
+        changes = self.replica_manager.apply(delta, self.config, changes)
         for partition in changes.not_following:
             self.replica_fetcher_manager.remove(partition)
         for partition, leader in changes.following:
@@ -303,6 +338,7 @@ class Broker:
             self._transaction_coordinator.metadata_changed(delta)
         if self.first_metadata_watchers.operations and self.has_metadata:
             self.purgatory.check_and_complete(self.first_metadata_watchers)
+        return changes
 
     def _replicas_lost(self, partitions: Sequence[Partition]) -> None:
         """Stop fetching these partitions and report them, so that another replica can become leader."""
@@ -347,6 +383,7 @@ class Broker:
     async def stop_replication(self) -> None:
         """Stop fetchers, ISR proposals, moves, directory reports, transaction verification and markers, in this order.
         When this returns, none of them has a task."""
+        self._stopped = True
         await self.replica_fetcher_manager.close()
         await self.alter_partition_manager.close()
         await self.alter_log_dirs_manager.close()

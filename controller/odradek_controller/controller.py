@@ -33,7 +33,10 @@ from .store import MetadataStore
 if TYPE_CHECKING:
     from odradek_wire.messages.delete_topics import DeleteTopicsResponse
 
-Listener = Callable[[MetadataDelta], None]
+_LARGE_CHANGE = 1000
+"""A change with more records is replayed in another turn of the event loop than it is decided and stored."""
+
+Listener = Callable[[MetadataDelta], Awaitable[None] | None]
 Response = TypeVar("Response")
 
 
@@ -91,10 +94,13 @@ class Controller:
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call the listener with the whole image as one delta now, and with each later delta, in order.
 
-        Returns a callable that ends the subscription. The listener must not call the controller. An exception that it
-        raises for a later delta is logged: the change is stored, and the other listeners get it.
+        Returns a callable that ends the subscription. The listener must not call the controller. It returns None when
+        it has applied the delta; an awaitable for a large later delta, which the controller awaits before it decides
+        another change. An exception that it raises for a later delta is logged: the change is stored, and the other
+        listeners get it.
         """
-        listener(MetadataDelta.between(ClusterImage(cluster_id=self.image.cluster_id), self.image))
+        applied = listener(MetadataDelta.between(ClusterImage(cluster_id=self.image.cluster_id), self.image))
+        assert applied is None, "the first delta is applied immediately"
         self._listeners.append(listener)
 
         def unsubscribe() -> None:
@@ -180,16 +186,20 @@ class Controller:
     async def _commit(self, records: Sequence[Message]) -> None:
         if records:
             offset, epoch = await self.store.append(records, self.image.levels)
+            if len(records) > _LARGE_CHANGE:
+                await asyncio.sleep(0)
             delta = replay(self.image, records, offset=offset, epoch=epoch)
             self.image = delta.image
-            self._publish(delta)
+            await self._publish(delta)
             self.store.applied(delta.image)
 
-    def _publish(self, delta: MetadataDelta) -> None:
+    async def _publish(self, delta: MetadataDelta) -> None:
         """Call every listener. An exception is logged, because the change is stored (Kafka's FaultHandler)."""
         for listener in tuple(self._listeners):
             try:
-                listener(delta)
+                applied = listener(delta)
+                if applied is not None:
+                    await applied
             except Exception as error:
                 self._reporter.error(
                     "listener failed to apply a metadata change", offset=delta.image.offset, exc_info=error

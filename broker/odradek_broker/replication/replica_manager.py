@@ -7,8 +7,9 @@ directories to `future_logs`, failing disks to `log_directories`, and the work o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from odradek_broker.config import BrokerConfig
 from odradek_broker.metadata.directory_identity import directory_id_of
@@ -24,6 +25,10 @@ from odradek_controller.configs.table import Resource
 from odradek_controller.image import NO_LEADER, MetadataDelta, PartitionRegistration, ReplicaAction, TopicImage
 from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode
+from odradek_wire.uuid import Uuid
+
+LARGE_DELTA = 100
+"""A delta with more changed or deleted partitions is large."""
 
 
 @dataclass(slots=True)
@@ -44,6 +49,10 @@ class LocalReplicaChanges:
     """Partitions that the controller assigned to another directory than the one they are in."""
     future_logs: list[FutureLog] = field(default_factory=list)
     """Moves to another directory that were in progress when the broker last stopped."""
+    added: set[tuple[Uuid, int]] = field(default_factory=set)
+    """Partitions that `ReplicaManager.additions` has added, by topic id and index."""
+    deletions: list[Callable[[], None]] = field(default_factory=list)
+    """Steps that delete logs of partitions that this broker no longer has; the caller takes them after the others."""
 
 
 class ReplicaManager:
@@ -73,24 +82,53 @@ class ReplicaManager:
         self._new_partition = new_partition
         self._now_ms = now_ms
         self._log_syncer = log_syncer
+        self._applied = False
+        """Whether a delta was applied."""
 
-    def apply(self, delta: MetadataDelta, config: BrokerConfig) -> LocalReplicaChanges:
-        """Bring the partitions in line with the delta's image."""
+    def is_large(self, delta: MetadataDelta) -> bool:
+        """Return whether the delta may add or delete more than `LARGE_DELTA` replicas. The first one is not large,
+        because a broker that starts serves no client yet."""
+        replicas = len(delta.replica_actions) + sum(map(len, delta.partitions.values()))
+        replicas += sum(len(topic.partitions) for topic in delta.deleted_topics.values())
+        return self._applied and replicas > LARGE_DELTA
+
+    def additions(self, delta: MetadataDelta, changes: LocalReplicaChanges) -> Iterator[Callable[[], None]]:
+        """Yield a step for each new replica, which adds its partition and log before `apply`, as no client uses the
+        partition yet. A topic that was deleted and created again is left to `apply`."""
+        if delta.replica_actions:
+            return
+        deleted = {topic.name for topic in delta.deleted_topics.values()}
+        for topic_id, indexes in delta.partitions.items():
+            topic = delta.image.topics_by_id[topic_id]
+            for index in indexes:
+                is_here = self._node_id in topic.partitions[index].replicas
+                if is_here and topic.name not in deleted and self._partitions.get_by_id(topic_id, index) is None:
+                    changes.added.add((topic_id, index))
+                    yield partial(self._apply_partition, delta, topic, index, changes)
+
+    def apply(
+        self, delta: MetadataDelta, config: BrokerConfig, changes: LocalReplicaChanges | None = None
+    ) -> LocalReplicaChanges:
+        """Bring the partitions in line with the delta's image. The caller deletes logs (`deletions`). `changes` are
+        those of `additions`."""
+        self._applied = True
         if config is not self._configs.broker_config:
             self._configs.use(config)
             self._reconfigure(delta, self._partitions)
-        changes = LocalReplicaChanges()
+        changes = LocalReplicaChanges() if changes is None else changes
         for (name, index), action in delta.replica_actions.items():
             self._apply_action(action, name, index, changes)
         for topic in delta.deleted_topics.values():
             for index in range(len(topic.partitions)):
                 partition = self._partitions.get_by_id(topic.id, index)
                 if partition is not None:
-                    self._delete(partition, changes)
+                    # A topic that was created again needs the names of its logs now.
+                    self._delete(partition, changes, immediately=topic.name in delta.image.topics)
         for topic_id, indexes in delta.partitions.items():
             topic = delta.image.topics_by_id[topic_id]
             for index in indexes:
-                self._apply_partition(delta, topic, index, changes)
+                if (topic_id, index) not in changes.added:
+                    self._apply_partition(delta, topic, index, changes)
         changed = {resource.name for resource in delta.configs if resource.type == Resource.TOPIC}
         for name in sorted(changed):
             self._reconfigure(delta, self._partitions.of_topic(name))
@@ -193,13 +231,16 @@ class ReplicaManager:
         if partition is not None:
             self._remove(partition, changes)
         if action is ReplicaAction.DELETE:
-            self._replica_logs.delete_all_named(topic, index)
+            changes.deletions.append(partial(self._replica_logs.delete_all_named, topic, index))
         else:
             self._replica_logs.set_aside_all_named(topic, index)
 
-    def _delete(self, partition: Partition, changes: LocalReplicaChanges) -> None:
+    def _delete(self, partition: Partition, changes: LocalReplicaChanges, *, immediately: bool = False) -> None:
         self._remove(partition, changes)
-        self._replica_logs.delete_log_of(partition)
+        if immediately:
+            self._replica_logs.delete_log_of(partition)
+        else:
+            changes.deletions.append(partial(self._replica_logs.delete_log_of, partition))
 
     def _remove(self, partition: Partition, changes: LocalReplicaChanges) -> None:
         """Stop serving the partition; its log stays."""

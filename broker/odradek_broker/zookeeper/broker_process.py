@@ -110,7 +110,7 @@ class BrokerProcess:
             timeout_ms=config.integer("zookeeper.session.timeout.ms") + _SESSION_END_SLACK_MS,
             sleep=node.timers.sleep,
             wall_ms=environment.clock.wall_ms,
-            renewed=self._registered_again,
+            renewed=self.control_requests.registered_again,
             log=self._log,
         )
         self.role = ControllerRole(
@@ -173,10 +173,6 @@ class BrokerProcess:
     async def _register(self, request: BrokerRegistrationRequest) -> int:
         listeners = tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in request.listeners)
         return await self.registration.register(BrokerZnode(listeners, request.rack))
-
-    def _registered_again(self, epoch: int) -> None:
-        own = self.adapter.image.brokers[self.node.id]
-        self.source.publish(self.adapter.registered(own._replace(epoch=epoch)))
 
     # -- channels to other brokers ------------------------------------------------------------------------------------
 

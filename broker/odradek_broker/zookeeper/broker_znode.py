@@ -34,7 +34,7 @@ class BrokerZnodeRegistration:
         timeout_ms: int,
         sleep: Callable[[int], Awaitable[None]],
         wall_ms: Callable[[], int],
-        renewed: Callable[[int], None],
+        renewed: Callable[[int], Awaitable[None]],
         log: Logger,
     ) -> None:
         """`timeout_ms` is the time to wait for the end of an earlier session. `sleep` takes milliseconds."""
@@ -134,5 +134,5 @@ class BrokerZnodeRegistration:
             except ValueError as error:
                 self._log.error("broker cannot register again, retrying", error=str(error))
             else:
-                self._renewed(epoch)
+                await self._renewed(epoch)
                 return

@@ -66,7 +66,7 @@ class ControlRequestHandler:
             await self._read_configs(request)
             delta, response = self._adapter.leader_and_isr(request)
             if delta is not None:
-                self._source.publish(delta)
+                await self._source.publish(delta)
                 self._add_storage_errors(response)
             return response
 
@@ -75,16 +75,22 @@ class ControlRequestHandler:
             await self._read_configs(request)
             delta, response = self._adapter.update_metadata(request)
             if delta is not None:
-                self._source.publish(delta)
+                await self._source.publish(delta)
             return response
 
     async def _stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         async with self._handling:
             delta, response = self._adapter.stop_replica(request)
             if delta is not None:
-                self._source.publish(delta)
+                await self._source.publish(delta)
                 self._add_failed_deletions(delta, response)
             return response
+
+    async def registered_again(self, epoch: int) -> None:
+        """Publish the new epoch of this broker, which has registered again after its session had expired."""
+        async with self._handling:
+            own = self._adapter.image.brokers[self._adapter.broker_id]
+            await self._source.publish(self._adapter.registered(own._replace(epoch=epoch)))
 
     async def configs_changed(self, configs: Configs) -> None:
         """Publish the configurations that differ from the image."""
@@ -92,7 +98,7 @@ class ControlRequestHandler:
             known = self._adapter.image.configs
             changed = {key: values for key, values in configs.items() if values != known.get(key, {})}
             if changed:
-                self._source.publish(self._adapter.configs_changed(changed))
+                await self._source.publish(self._adapter.configs_changed(changed))
 
     async def entities_changed(self, entities: Entities) -> None:
         """Publish changed quotas and credentials. An entity that cannot be read keeps its last values."""
@@ -101,7 +107,7 @@ class ControlRequestHandler:
             for error in damaged:
                 self._log.error("quota or credential cannot be read", path=error.path, exc_info=error)
             if delta is not None:
-                self._source.publish(delta)
+                await self._source.publish(delta)
 
     async def _read_configs(self, request: LeaderAndIsrRequest | UpdateMetadataRequest) -> None:
         """Read and publish the configurations of topics that no earlier request has named."""
@@ -109,7 +115,7 @@ class ControlRequestHandler:
         if names:
             resources = [ConfigResource(Resource.TOPIC, name) for name in names]
             configs = await self._config_watch.retried(lambda: self._config_watch.read_configs(resources))
-            self._source.publish(self._adapter.configs_changed(configs))
+            await self._source.publish(self._adapter.configs_changed(configs))
 
     def _add_storage_errors(self, response: LeaderAndIsrResponse) -> None:
         """Set KAFKA_STORAGE_ERROR for replicas in failed log directories."""

@@ -17,11 +17,11 @@ from odradek_controller.levels import Emulation
 from odradek_controller.zookeeper.api_ranges import KRAFT_ONLY_APIS, zookeeper_apis
 from odradek_wire.uuid import Uuid
 
-Listener = Callable[[MetadataDelta], None]
+Listener = Callable[[MetadataDelta], Awaitable[None] | None]
 
 
 class ZooKeeperSource:
-    """The broker's `MetadataSource`. Call `publish` with each delta, in order."""
+    """The broker's `MetadataSource`. Call `publish` with each delta, one after the other."""
 
     emulation = Emulation.KAFKA_3_9
     apis = zookeeper_apis()
@@ -49,15 +49,18 @@ class ZooKeeperSource:
         its replicas yet."""
         image = self.image
         first = MetadataDelta.between(ClusterImage(cluster_id=image.cluster_id), image)
-        listener(replace(first, complete=False))
+        applied = listener(replace(first, complete=False))
+        assert applied is None, "the first delta is applied immediately"
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
-    def publish(self, delta: MetadataDelta) -> None:
+    async def publish(self, delta: MetadataDelta) -> None:
         """Call every listener. The exception of a listener is logged, because the change is already made."""
         for listener in tuple(self._listeners):
             try:
-                listener(delta)
+                applied = listener(delta)
+                if applied is not None:
+                    await _run_to_end(applied)
             except Exception as error:
                 self._log.error("listener failed to apply a metadata change", exc_info=error)
         for event in self._delta_events:
@@ -77,3 +80,16 @@ class ZooKeeperSource:
         finally:
             self._delta_events.remove(changed)
             timeout.cancel()
+
+
+async def _run_to_end(applied: Awaitable[None]) -> None:
+    """Await the end even if the caller is cancelled, because a delta must be applied as a whole before the next one."""
+    task = asyncio.ensure_future(applied)
+    cancelled = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
