@@ -369,7 +369,7 @@ class Connection:
             facts |= client_and_api(arrived[SIZE_BYTES:], key_and_version, client_id_size)
         self.warn("memory for requests is exhausted; pausing the connection", **facts)
 
-    # -- its response -------------------------------------------------------------------------------------------------
+    # -- the response -------------------------------------------------------------------------------------------------
 
     def wait_for(self, exchange: Exchange) -> None:
         """Handle no other request until `done`; the exchange responds later."""

@@ -98,7 +98,7 @@ class Exchange:
         if connection.closing:
             return
         muted_ms = self._throttle_ms(response)
-        if muted_ms and self.route.throttled:
+        if muted_ms and self.route.has_throttle_time:
             response.throttle_time_ms = muted_ms
         if self.is_long and _has_many_elements(response):
             connection.wait_for(self)

@@ -40,13 +40,13 @@ class Route:
         "fast_path",
         "flexible",
         "handle",
+        "has_throttle_time",
         "key",
         "requests",
         "response_class",
         "response_has_tags",
         "sends_files",
         "slice_elements",
-        "throttled",
         "unlimited_decode_bytes_max",
         "version",
     )
@@ -68,7 +68,7 @@ class Route:
         # Only responses to Fetch have slices of log files; all others are bytes.
         self.sends_files = key == ApiKey.FETCH
         self.fast_path = None if api.fast_path is None else api.fast_path(version)
-        self.throttled = "throttle_time_ms" in api.response.__slots__
+        self.has_throttle_time = "throttle_time_ms" in api.response.__slots__
         self.slice_elements = ELEMENTS if api.slices is None else api.slices.elements
         # Below this size the elements need not be counted: nearly every element takes at least four bytes.
         self.unlimited_decode_bytes_max = 4 * self.slice_elements if limited else sys.maxsize
