@@ -191,16 +191,27 @@ async def test_a_broker_changes_its_own_configuration(cluster: ThreeBrokers) -> 
     await cluster.until(lambda: controller.image.broker_configs(other) == {"log.retention.ms": "3000000"})
 
 
+@pytest.mark.parametrize("partitions", [1, 120])
 async def test_a_deleted_topic_is_deleted_on_every_broker(
-    cluster: ThreeBrokers, make_batch: Callable[..., bytes]
+    cluster: ThreeBrokers, make_batch: Callable[..., bytes], partitions: int
 ) -> None:
-    await cluster.create([1, 2, 3])
+    await cluster.create([1, 2, 3], partitions=partitions)
+    assert await cluster.produce(1, make_batch(b"x"), partitions - 1) == 0
     client = await cluster.client(cluster.controller_id)
     topic = DeleteTopicsRequest.DeleteTopicState("t")
     response = await cluster.passing(client.ask(DeleteTopicsRequest([topic], timeout_ms=60_000), 6))
     assert response.responses[0].error_code == 0
     assert cluster.partition_on(cluster.controller_id) is None
     await cluster.until(lambda: all(len(process.node.broker.partitions) == 0 for process in cluster.processes.values()))
+    await cluster.until(
+        lambda: (
+            not any(
+                directory.logs
+                for process in cluster.processes.values()
+                for directory in process.node.broker.log_directories.all
+            )
+        )
+    )
     assert not list(cluster.path.glob("broker-*/t-0"))
 
 
@@ -501,14 +512,15 @@ async def test_a_broker_warns_that_it_enforces_no_acls(
     assert [(each["log_level"], each["resources"]) for each in warnings] == [("warning", 1)]
 
 
-async def test_a_broker_whose_disk_fails_for_many_partitions_ends_once(cluster: ThreeBrokers) -> None:
+@pytest.mark.parametrize("partitions", [3, 120])
+async def test_a_broker_whose_disk_fails_for_many_partitions_ends_once(cluster: ThreeBrokers, partitions: int) -> None:
     victim = next(broker for broker in (3, 2) if broker != cluster.controller_id)
     disk = FailingDisk(cluster.path)
     await cluster.stop(victim)
     process = await cluster.start(victim, disk=disk)
     disk.fail(errno.EIO, lambda name, path, _: name == "make_directory" and "/t-" in path)
     with structlog.testing.capture_logs() as logged:
-        await cluster.create([1, 2, 3], partitions=3)
+        await cluster.create([1, 2, 3], partitions=partitions)
         await cluster.until(process.ended.is_set)
     assert [each["event"] for each in logged].count("all log directories failed, stopping the broker") == 1
     del cluster.processes[victim]
