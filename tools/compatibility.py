@@ -95,13 +95,13 @@ def page() -> str:
 
 def _long_requests() -> str:
     apis = [(APIS[key].name, TABLE[key]) for key in sorted(TABLE) if not TABLE.is_inter_broker(key)]
-    whole = OUR_INTEGERS[REQUEST_ELEMENTS]
+    limit = OUR_INTEGERS[REQUEST_ELEMENTS]
     lines = [
-        f"| {name} | {_slice_elements(name, api):,} | {elements_max(api, whole):,} |\n"
+        f"| {name} | {_slice_elements(name, api):,} | {elements_max(api, limit):,} |\n"
         for name, api in apis
         if api.slices is not None or name in DIVIDED_BY_THE_HANDLER
     ]
-    rest = f"| all others | are not divided | {whole // UNDIVIDED_DIVISOR:,} |\n"
+    rest = f"| all others | are not divided | {limit // UNDIVIDED_DIVISOR:,} |\n"
     return "".join(lines) + rest
 
 

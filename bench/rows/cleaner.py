@@ -29,7 +29,7 @@ _LOG_TIMEOUT_S = 10.0
 def measurements(session: Session) -> Iterator[Measurement]:
     """Clean topics on demand, first without other load, then during Produce requests."""
     speeds: list[float] = []
-    p99_ms: dict[str, list[float]] = {"alone": [], "beside": []}
+    p99_ms: dict[str, list[float]] = {"alone": [], "during": []}
     with Cluster(process=True, config={"log.cleaner.backoff.ms": 1 << 40}) as cluster:
         for run in range(session.runs(3)):
             _fill(cluster, [f"quiet-{run}"], session)
@@ -40,16 +40,16 @@ def measurements(session: Session) -> Iterator[Measurement]:
             p99_ms["alone"].append(_p99(cluster, session))
             cleaner = threading.Thread(target=cluster.clean_logs)
             cleaner.start()
-            p99_ms["beside"].append(_p99(cluster, session))
+            p99_ms["during"].append(_p99(cluster, session))
             cleaner.join()
     note = "bytes read by a pass that indexes them first, as Kafka counts them"
     yield Measurement(
         "log cleaner, 1 KiB records", "MB/s", {ODRADEK: statistics.median(speeds)}, (floor(100, "MB/s"),), note
     )
-    alone, beside = (statistics.median(p99_ms[kind]) for kind in ("alone", "beside"))
-    note = f"{alone:.2f} ms alone, {beside:.2f} ms while a log is cleaned"
+    alone, during = (statistics.median(p99_ms[kind]) for kind in ("alone", "during"))
+    note = f"{alone:.2f} ms alone, {during:.2f} ms while a log is cleaned"
     work = "… p99 of an unbatched produce beside it, 1 connection"
-    yield Measurement(work, "×", {ODRADEK: beside / alone}, (limit(2, "×"),), note)
+    yield Measurement(work, "×", {ODRADEK: during / alone}, (limit(2, "×"),), note)
 
 
 def _fill(cluster: Cluster, names: list[str], session: Session) -> None:

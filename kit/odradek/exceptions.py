@@ -58,4 +58,4 @@ class AlreadyRunningError(RuntimeError):
 
 
 class BrokerProcessError(RuntimeError):
-    """The child process of `Cluster(process=True)` has exited, or failed in a way that has no exception of its own."""
+    """The child process of `Cluster(process=True)` has exited, or failed with another error than those above."""

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -281,3 +282,21 @@ def test_topics_and_their_settings_are_created_changed_and_deleted(cluster: Clus
     assert len(json.loads(odradek("topics", "describe", "t", "--json", bootstrap=at).stdout)) == 3
     assert odradek("topics", "delete", "t", bootstrap=at).returncode == 0
     assert json.loads(odradek("topics", "list", "--json", bootstrap=at).stdout) == []
+
+
+def test_a_server_of_another_protocol_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+
+        def respond() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1024)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=respond)
+        thread.start()
+        done = odradek("topics", "list", "-b", address)
+        thread.join()
+    reason = "a response must have 4 to 1073741824 bytes, got 1213486160"
+    assert (done.returncode, done.stderr) == (2, f"odradek: {address} does not speak Kafka's protocol: {reason}\n")

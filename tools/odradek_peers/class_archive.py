@@ -1,7 +1,7 @@
 """A class-data archive for Kafka's tools, which halves the cost of a short-lived JVM: 0.6 instead of 1.25 CPU seconds.
 
-Made once for each release, beside its jars, by a consumer that finds no broker. Without the archive, or if the JVM
-rejects it, the tools work as before.
+A consumer that finds no broker makes it once for each release, in the folder above its jars. Without the archive, or if
+the JVM rejects it, the tools work as before.
 """
 
 import fcntl

@@ -34,7 +34,7 @@ def bars(moves: Sequence[Reassignment], shares: Mapping[TopicPartition, float]) 
 
 
 class ReassignmentProgress:
-    """A live view on standard error in a `with` block; shows nothing if `quiet`, or if this is no terminal."""
+    """A live view on standard error in a `with` block; shows nothing if `quiet` or without a terminal."""
 
     def __init__(self, total: int, *, quiet: bool) -> None:
         self._total = total

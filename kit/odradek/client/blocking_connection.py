@@ -84,15 +84,22 @@ class BlockingConnection:
             self._socket.sendall(_LENGTH.pack(len(frame)) + frame)
             (size,) = _LENGTH.unpack(self._receive(_LENGTH.size))
             if not _CORRELATION_ID_SIZE <= size <= _RESPONSE_BYTES_MAX:
-                raise ClientError(f"{self.address} does not speak Kafka's protocol")
+                raise ClientError(
+                    f"{self.address} does not speak Kafka's protocol: a response must have {_CORRELATION_ID_SIZE} to"
+                    f" {_RESPONSE_BYTES_MAX} bytes, got {size}"
+                )
             response_bytes = self._receive(size)
         except TimeoutError as error:
             limit = self._socket.gettimeout() or 0
             raise ClientError(f"the broker at {self.address} did not respond within {limit:g} s") from error
         except OSError as error:
             raise ClientError(f"lost the connection to {self.address}: {error.strerror or error}") from error
-        if int.from_bytes(response_bytes[:_CORRELATION_ID_SIZE], "big") != self._correlation_id:
-            raise ClientError(f"{self.address} does not speak Kafka's protocol")
+        received_id = int.from_bytes(response_bytes[:_CORRELATION_ID_SIZE], "big")
+        if received_id != self._correlation_id:
+            raise ClientError(
+                f"{self.address} does not speak Kafka's protocol: correlation id {self._correlation_id} expected,"
+                f" {received_id} received"
+            )
         try:
             body = response_bytes[self._header_size(request.API_KEY, version, response_bytes) :]
             return decode(response, version, body)

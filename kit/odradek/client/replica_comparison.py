@@ -69,8 +69,8 @@ class _Replica:
     def fetch(self, offset: int) -> None:
         """Fetch whole batches, from the one with `offset` on. Raises ClientError."""
         partition = self._partition
-        asked = FetchRequest.FetchPartition(partition.index, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES_MAX)
-        topic = FetchRequest.FetchTopic(partition.topic, self._topic_id, [asked])
+        wanted = FetchRequest.FetchPartition(partition.index, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES_MAX)
+        topic = FetchRequest.FetchTopic(partition.topic, self._topic_id, [wanted])
         request = FetchRequest(max_wait_ms=_WAIT_MS, min_bytes=1, max_bytes=_FETCH_BYTES_MAX, topics=[topic])
         response = self._client.call_broker(self.broker, request, FetchResponse)
         subject = f"{partition} on broker {self.broker}"

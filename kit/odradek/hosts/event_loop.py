@@ -1,4 +1,4 @@
-"""The event loop of a broker, and a log line when it cannot accept connections for lack of file descriptors."""
+"""The event loop of a broker, and the log event for connections that wait because no file descriptor is left."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def log_refused_accepts(loop: asyncio.AbstractEventLoop, log: Logger) -> None:
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         nonlocal logged_at
         if context["message"] != _ACCEPT_FAILED:
-            # asyncio tries to accept a second later, and fails if the listener is closed by then: no error of ours.
+            # asyncio tries to accept a second later, and fails if the listener is closed by then, which is no error.
             closed = _ACCEPT_RETRY_FAILED in context["message"] and isinstance(context.get("exception"), ValueError)
             if not closed:
                 loop.default_exception_handler(context)
