@@ -379,7 +379,7 @@ class LogDirectory:
     def prepare_checkpoints(self) -> None:
         """Set what `write_checkpoints` writes: the recovery points of all logs, the start offsets that differ from the
         base offset of the first segment, and the cleaner's offsets."""
-        recovery_points = {key: log.recovery_point for key, log in self.logs.items()}
+        recovery_points = {key: log.recovery_point_to_checkpoint for key, log in self.logs.items()}
         self._recovery_points.prepare(self._failed_recovery_points | recovery_points)
         self.prepare_start_offsets()
         self.prepare_cleaner_checkpoint()

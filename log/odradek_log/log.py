@@ -127,6 +127,11 @@ class Log:
         """All records below it are on the disk."""
         return self.flusher.recovery_point
 
+    @property
+    def recovery_point_to_checkpoint(self) -> int:
+        """The offset for the recovery point checkpoint (`LogFlusher.recovery_point_to_checkpoint`)."""
+        return self.flusher.recovery_point_to_checkpoint
+
     def assign_topic_id(self, topic_id: Uuid) -> None:
         """Write the topic id into a directory that has none, because an old release created it."""
         assert self.topic_id is None

@@ -1,7 +1,7 @@
 """Force the records of a log to the disk: the one part of a log that several threads use.
 
 Owns the recovery point, which never covers records that are not on the disk, although the thread of the log appends,
-rolls, truncates and deletes during a flush.
+rolls, truncates and deletes during a flush; and its value in the checkpoint, from which recovery begins after a crash.
 """
 
 from __future__ import annotations
@@ -49,6 +49,19 @@ class LogFlusher:
         self._wall_ms = wall_ms
         self.flushed_ms = wall_ms()
         """The start time of the last flush, or the time at which the log was opened."""
+
+    @property
+    def recovery_point_to_checkpoint(self) -> int:
+        """The recovery point; less by one while the index files of the segment before it may not be on the disk.
+
+        After a crash, recovery reads the segment that has this offset and all later ones, and trusts the index files of
+        earlier segments. A flush forces no index file of the active segment to the disk. (Kafka's does.) So, if that
+        segment rolls exactly at the recovery point, the checkpoint must have an offset in it until its index files are
+        on the disk."""
+        point, segments = self.recovery_point, self._segments
+        active = segments.active
+        is_in_active = point > active.base_offset and not active.sealed
+        return point - 1 if point and (is_in_active or segments.unsynced) else point
 
     def flush_to(self, end_of: Callable[[], int]) -> None:
         """Force all records below the offset that `end_of` returns to the disk. Any thread. Raises OSError.

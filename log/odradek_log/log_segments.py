@@ -28,7 +28,8 @@ class LogSegments:
         self._bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
         self.unsynced: list[LogSegment] = []
-        """Sealed segments whose index files may not be on the disk. Recovery trusts these files."""
+        """Sealed segments whose index files may not be on the disk. Recovery trusts the files of segments below the
+        checkpointed recovery point."""
 
     def __len__(self) -> int:
         return len(self._segments)

@@ -307,9 +307,9 @@ def test_a_new_partition_needs_checkpoints_without_its_deleted_namesake(tmp_path
 def test_a_checkpoint_has_the_recovery_points_of_its_preparation(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
-    append(log, b"a")
+    append(log, b"a", b"b")
     log.flush()
-    append(log, b"b")
+    append(log, b"c")
     directory.prepare_checkpoints()
     log.flush()
     directory.write_checkpoints()

@@ -181,16 +181,43 @@ def test_time_indexes_are_on_the_disk_before_a_start_trusts_them(tmp_path: Path,
     assert log.log_end_offset >= log.segments.active.base_offset > 0
 
 
+@pytest.mark.parametrize("checkpoint", ["before the roll", "after the roll"])
+def test_index_files_unsynced_at_a_power_loss_after_a_roll_are_rebuilt(tmp_path: Path, checkpoint: str) -> None:
+    """The segment rolls exactly at the recovery point, and the power fails before its index files are synced."""
+    config = replace(CONFIG, segment_bytes=1 << 20)
+    disk = PulledPlug()
+    directory = open_directory(tmp_path, Time(), disk=disk)
+    log = directory.create_log("t", 0, TOPIC_ID, config)
+    for number in range(40):
+        log.append(batch(b"%d" % number * 30, timestamp=START_MS + number), 0)
+    log.flush()
+    if checkpoint == "after the roll":
+        log.roll()
+    directory.prepare_checkpoints()
+    directory.write_checkpoints()
+    log.roll()
+    assert log.recovery_point == log.segments.active.base_offset == 40
+    directory.close_without_writing()
+    disk.pull(tmp_path, Torn())
+    directory = open_directory(tmp_path, Time())
+    directory.load(lambda _: config)
+    log = directory.logs["t", 0]
+    found = [log.offset_for_timestamp(START_MS + number) for number in range(40)]
+    assert found == [(number, START_MS + number, 0) for number in range(40)]
+    assert (log.segments.first.largest_timestamp, log.log_end_offset) == ((START_MS + 39, 39), 40)
+
+
 @pytest.mark.parametrize("policy", ["delete", "compact"])
 def test_empty_segments_after_a_lost_tail_are_removed_unless_flushed(tmp_path: Path, policy: str) -> None:
     config = replace(CONFIG, cleanup_policy=(policy,))
-    for name, recovery_point, end in (("lost", 0, 1), ("flushed", 2, 2)):
+    for name, end in (("lost", 1), ("flushed", 2)):
         directory = open_directory(tmp_path / name, Time())
         log = directory.create_log("t", 0, TOPIC_ID, config)
         for value in (b"a", b"b"):
             log.append(batch(value, key=b"k"), 0)
             log.roll()
-        log.flusher.recovery_point = recovery_point
+        if name == "flushed":
+            log.flush_sealed()
         directory.prepare_checkpoints()
         directory.write_checkpoints()
         directory.close_without_writing()

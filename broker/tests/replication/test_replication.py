@@ -234,6 +234,7 @@ async def test_a_follower_without_a_leader_serves_committed_records(trio: Trio, 
 
 async def test_recovery_after_truncation_trusts_no_old_recovery_point(trio: Trio, make_batch: Any) -> None:
     def write_down(directory: LogDirectory) -> None:
+        trio.hosted(1).log.roll()
         trio.hosted(1).log.flush()
         directory.prepare_checkpoints()
         directory.write_checkpoints()

@@ -148,6 +148,7 @@ async def test_checkpoints_follow_the_clock_of_timeouts(
     client = await connect(node)
     await client.create_topic("t")
     await produce(client, node, make_batch)
+    await produce(client, node, make_batch)
     log_of(node).flush()
     clock.advance_timeouts(59_999)
     await asyncio.sleep(0)
