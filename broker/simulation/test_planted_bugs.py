@@ -134,10 +134,10 @@ def follower_that_keeps_no_producer_state(patch: pytest.MonkeyPatch) -> None:
     append, update = Log.append_as_follower, Log.update_producers
     following: list[Log] = []
 
-    def appending(self: Log, records: Any) -> Any:
+    def appending(self: Log, records: Any, **limits: Any) -> Any:
         following.append(self)
         try:
-            return append(self, records)
+            return append(self, records, **limits)
         finally:
             following.pop()
 

@@ -13,11 +13,14 @@ from odradek_wire.records.record_errors import CorruptRecordError
 if TYPE_CHECKING:
     from odradek_log.log import Log
 
+ANY_EPOCH = 0x7FFF_FFFF
+"""A leader epoch that is not below that of any batch."""
 
-def append(log: Log, view: memoryview) -> AppendInfo | None:
+
+def append(log: Log, view: memoryview, leader_epoch: int) -> AppendInfo | None:
     """See `Log.append_as_follower`."""
     next_offset = _first_offset(log, view)
-    headers, fault = _valid_batches(view, next_offset)
+    headers, fault = _valid_batches(log, view, next_offset, leader_epoch)
     if headers and next_offset < log.log_end_offset:
         start = log.log_end_offset
         truncation.truncate_fully_and_start_at(log, next_offset)
@@ -53,11 +56,23 @@ def _first_offset(log: Log, view: memoryview) -> int:
     return end
 
 
-def _valid_batches(view: memoryview, next_offset: int) -> tuple[list[RecordBatchHeader], CorruptRecordError | None]:
-    """Return the whole batches up to the first invalid one, and the error of that one."""
+def _valid_batches(
+    log: Log, view: memoryview, next_offset: int, leader_epoch: int
+) -> tuple[list[RecordBatchHeader], CorruptRecordError | None]:
+    """Return the whole batches up to the first that is invalid or of a later leader epoch; and the error if it is
+    invalid."""
     headers: list[RecordBatchHeader] = []
     try:
         for header in iterate(view, allow_partial=True):
+            if header.partition_leader_epoch > leader_epoch:
+                log.env.reporter.info(
+                    "ignored batches of a later leader epoch",
+                    partition=log.name,
+                    offset=header.base_offset,
+                    leader_epoch=leader_epoch,
+                    batch_epoch=header.partition_leader_epoch,
+                )
+                break
             check_crc(view, header)
             if header.base_offset < next_offset or header.last_offset_delta < 0:
                 raise CorruptRecordError(f"batch at offset {header.base_offset}, at least {next_offset} expected")

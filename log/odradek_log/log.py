@@ -209,15 +209,20 @@ class Log:
             self.flush()
         return AppendInfo(first_offset, last_offset, append_time, self.log_start_offset)
 
-    def append_as_follower(self, records: bytes | bytearray | memoryview) -> AppendInfo | None:
+    def append_as_follower(
+        self, records: bytes | bytearray | memoryview, *, leader_epoch: int = follower_append.ANY_EPOCH
+    ) -> AppendInfo | None:
         """Append the batches of a Fetch response at the offsets that they have; ignore a last one that is cut off.
-        Return None if there is no whole batch.
+        Return None if there is no batch to append.
+
+        Ignores a batch whose leader epoch is above `leader_epoch`, that of the Fetch, and all after it. Such a batch
+        means that the sender has lost the leadership, and has changed its log while it sent the response (KAFKA-18723).
 
         Raises CorruptRecordError for a batch that is damaged or whose offset is below the end of the log, after it has
         appended the valid batches before it. Raises OSError if the disk fails.
         """
         with self.handling_disk_errors("append"):
-            return follower_append.append(self, memoryview(records))
+            return follower_append.append(self, memoryview(records), leader_epoch)
 
     def set_last_batch(self, last: RecordBatchHeader, position: int) -> None:
         """Set the end of the log to the end of this batch, which is at `position` of the active segment."""

@@ -211,6 +211,21 @@ def test_a_follower_appends_the_valid_batches_before_an_invalid_one(tmp_path: Pa
     assert log.append_as_follower(second) == AppendInfo(1, 1, -1, 0)
 
 
+def test_a_follower_ignores_batches_of_a_later_leader_epoch(tmp_path: Path) -> None:
+    leader = _log(tmp_path / "leader")
+    for value, epoch in ((b"a", 3), (b"b", 5), (b"c", 5)):
+        append(leader, value, epoch=epoch)
+    follower = _log(tmp_path / "follower")
+    piece = leader.read(0, 1000)
+    assert piece is not None
+    assert follower.append_as_follower(piece.tobytes(), leader_epoch=4) == AppendInfo(0, 0, -1, 0)
+    piece = leader.read(1, 1000)
+    assert piece is not None
+    assert follower.append_as_follower(piece.tobytes(), leader_epoch=4) is None
+    assert (follower.log_end_offset, follower.leader_epochs.entries) == (1, [(3, 0)])
+    assert follower.append_as_follower(piece.tobytes(), leader_epoch=5) == AppendInfo(1, 2, -1, 0)
+
+
 def test_a_read_outside_the_log_is_out_of_range_and_at_its_end_empty(tmp_path: Path) -> None:
     log = _log(tmp_path)
     append(log, b"a", b"b")

@@ -323,7 +323,7 @@ class Partition:
         Raises CorruptRecordError, or one of STORAGE_ERRORS."""
         log = self.log
         if records:
-            log.append_as_follower(records)
+            log.append_as_follower(records, leader_epoch=self.leader_epoch)
             self.bytes_in += len(records)
         reached = min(leader_high_watermark, log.log_end_offset)
         start_advanced = leader_start > log.log_start_offset

@@ -37,6 +37,7 @@ from odradek_wire.messages.list_offsets import ListOffsetsRequest
 from odradek_wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from odradek_wire.messages.metadata import MetadataRequest
 from odradek_wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from odradek_wire.records.batch import read_header, set_offset_and_leader_epoch
 
 
 @pytest.fixture
@@ -305,6 +306,17 @@ async def test_a_leader_elected_during_an_out_of_range_keeps_its_log(trio: Trio,
     for _ in range(100):
         await asyncio.sleep(0)
     assert follower.log_end_offset == 1
+
+
+async def test_a_follower_appends_no_batch_of_a_later_leader_epoch(trio: Trio, make_batch: Any) -> None:
+    await trio.create([1, 2])
+    await trio.until_in_sync(1, 2)
+    follower = trio.hosted(2)
+    records = bytearray(make_batch(b"a"))
+    for epoch, end in ((follower.leader_epoch + 1, 0), (follower.leader_epoch, 1)):
+        set_offset_and_leader_epoch(records, read_header(records), 0, epoch)
+        follower.append_as_follower(memoryview(records), 0, 0)
+        assert follower.log_end_offset == end
 
 
 async def test_a_fetch_of_a_follower_names_only_changed_partitions(trio: Trio, make_batch: Any) -> None:
