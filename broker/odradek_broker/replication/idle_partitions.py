@@ -1,38 +1,38 @@
 """Idle partitions: those of an incremental fetch session that a Fetch can skip, because they have not changed.
 
-Most partitions of a follower with ten thousand, or a consumer with a thousand, are idle: a Fetch costs only as much as
-its active partitions.
+Most partitions of a large session are idle, so that a Fetch costs only as much as the active ones.
 
-For a consumer's session every Fetch compares the offsets (`is_idle_for_consumer`), and the partition stays in the
-session's `active` partitions.
+In a consumer's session every Fetch compares the offsets of each partition (`is_idle_for_consumer`), and all partitions
+stay in `FetchSession.active`.
 
-For a follower's session `IdlePartitions` takes idle partitions out of `active`, and no Fetch looks at them:
+In a follower's session `IdlePartitions` takes idle partitions out of `active`, and no Fetch looks at them:
 
-                      a request names the partition
-                                   |
-                                   v
-        +-------------------->  ACTIVE  <--------------------------------+
-        |                          |                                     |
-        |   the follower is in     |  add()                              |
-        |   sync, has every        |                                     |
-        |   record, and knows      v                                     |
-        |   that (is_idle_        IDLE  ---- a request names it, --------+
-        |   for_follower)          |         or the session forgets it:  |
-        |                          |         activate()                  |
-        |   the partition changes  |  try_complete()                     |
-        |   (its replica_watchers) v                                     |
-        |                   ACTIVE, WATCHED  --- as above: activate() ---+
-        |                          |
-        +-- still idle: add() -----+   (it is IDLE again)
+              a request names the partition
+                            |
+                            v
+    +------------------>  ACTIVE
+    |                       |
+    |                       |  add(): the follower is in sync, has every record,
+    |                       |  and knows the offsets (is_idle_for_follower)
+    |                       v
+    +--- activate() ----  IDLE  <-------------------------+
+    |                       |                             |
+    |                       |  try_complete(): the        |  add(): a Fetch finds
+    |                       |  partition has changed      |  the partition idle
+    |                       |  (its replica_watchers)     |
+    |                       v                             |
+    +--- activate() ----  ACTIVE, WATCHED  ---------------+
 
-While a partition is idle, the leader core counts every Fetch of the session as a Fetch of this partition
-(`FollowerProgress.idle_session`), so that the follower stays in sync. In "active, watched" each Fetch reads the
-partition, and a waiting Fetch of the session is still tried again at every change. The end of the session ends every
-watch.
+    activate(): a request names the partition, or the session forgets it
 
-The state is kept in three places, which change together: `FetchSession.active` (active or not), the watches of
-`IdlePartitions` (idle, or active and watched) and `FollowerProgress.idle_session` (idle). Leaves to `FollowerSession`
-which partitions the requests of this broker as a follower name.
+While a partition is idle, the leader core counts every Fetch of the session as one that finds the follower caught up
+with this partition (`FollowerProgress.idle_session`), so that the follower stays in the ISR. In "active, watched" each
+Fetch reads the partition, and every change of the partition tries the waiting Fetch of the session again. The end of
+the session ends all watches.
+
+The state is in three places, which change together: `FetchSession.active` (active or not), the watches of
+`IdlePartitions` (idle, or active and watched) and `FollowerProgress.idle_session` (idle). Leaves the requests that this
+broker sends as a follower to `FollowerSession`.
 """
 
 from __future__ import annotations
@@ -146,9 +146,9 @@ class IdleWatch:
         it does nothing: the session may have forgotten the partition, or have a new watch of it."""
         if not self._idle.watches(self._key, self):
             return
-        self._progress.become_active()
+        self._progress.end_idle(self._idle.session)
         self._idle.activate_after_change(self._key)
 
     def end(self) -> None:
         self._watchers.operations.pop(self, None)
-        self._progress.become_active()
+        self._progress.end_idle(self._idle.session)

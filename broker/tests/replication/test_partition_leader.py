@@ -157,6 +157,18 @@ def test_idle_fetches_of_a_follower_keep_it_caught_up() -> None:
     assert core.maybe_shrink_isr(now_ms=90_001, lag_time_max_ms=30_000) == [ProposeIsr(frozenset({1}))]
 
 
+def test_a_partition_stays_idle_when_an_older_session_ends() -> None:
+    core = leader((1, 2), (1, 2), end=10)
+    core.follower_fetched(2, 10, 0, now_ms=0)
+    older, session = LastFetch(), LastFetch()
+    core.followers[2].become_idle(older)
+    core.followers[2].become_idle(session)
+    core.followers[2].end_idle(older)
+    session.used_ms = 40_000
+    core.record_log_end_offset(11)
+    assert core.maybe_shrink_isr(now_ms=40_001, lag_time_max_ms=30_000) == []
+
+
 def test_the_high_watermark_waits_for_no_refused_isr_member() -> None:
     core = leader((1, 2, 3), (1, 2), end=10)
     core.follower_fetched(3, 10, 0, now_ms=1)

@@ -87,6 +87,11 @@ class FollowerProgress:
         """Count each Fetch of the session as one that finds the follower caught up."""
         self.idle_session = session
 
+    def end_idle(self, session: IdleSession) -> None:
+        """Do as `become_active`, unless the partition is idle in another session, that of a newer connection."""
+        if self.idle_session is session:
+            self.become_active()
+
     def become_active(self) -> None:
         """Record the follower's Fetches again; until now it was caught up."""
         if self.idle_session is not None:
