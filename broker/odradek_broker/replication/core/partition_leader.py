@@ -6,22 +6,26 @@ and waiting requests to the shell (`partition.py`), and decisions about the ISR 
 proposes them.
 
 The first rule is `PartitionLeader.advance_high_watermark`, with `under_min_isr`. The places below keep a copy of its
-result or take a shortcut, because a function call costs too much there, or because the Fetches of an idle partition are
-not recorded. Check each of them when you change the rule, the condition for being in sync, or the condition for an
-append:
+result or of its input, or take a shortcut, because a function call costs too much there, or because the Fetches of an
+idle partition are not recorded. Check each of them when you change the rule, the condition for being in sync, or the
+condition for an append:
 
 - `PartitionLeader.is_sole_replica`: a single replica, so that the log end offset is the high watermark. Set at the
   start of an epoch and by `replicas_changed`.
-- `Partition.append`: with `is_sole_replica`, advances the high watermark and the log end offset of the core without a
-  call of the core.
-- `Partition.high_watermark`: a copy for readers. Set from the core's effects, at the start of an epoch, by `append`
-  with `is_sole_replica`; on a follower from the leader's Fetch responses.
+- `Partition.append`: with `is_sole_replica`, and unless records wait for the disk, advances the high watermark and the
+  log end offset of the core without a call of the core.
+- `Partition.maybe_shrink_isr`: with `is_sole_replica`, does not ask the core.
+- `Partition.high_watermark`: a copy for readers. Set from the core's effects, at the start of an epoch, and by `append`
+  with `is_sole_replica`; on a follower from the leader's Fetch responses and by truncation; from the checkpoint when
+  the log is opened.
 - `Partition.needs_full_checks`: whether `under_min_isr`, an internal topic or syncing keeps Produce off its short
   checks. Set by `Partition._update_checks` at the start of an epoch, with a new ISR and with a new
   `min.insync.replicas`.
 - `produce_append.append_usual_batch`: decides by `needs_full_checks` and `is_sole_replica` that acks=all need not wait.
 - `FollowerProgress.idle_session`: a follower for which the partition is idle counts as caught up (`caught_up_ms`);
   `idle_partitions.is_idle_for_follower` asks whether the follower is in `isr`.
+- `ReplicaFetcher._throttled_caught_up`: the follower's own view of whether it is in sync, because a replica in sync is
+  not throttled.
 - `PartitionLeader.expected_to_join`: followers outside the ISR for which the high watermark waits; kept between their
   Fetches.
 - `PartitionLeader.min_isr` and `Partition.min_insync_replicas`: copies of `min.insync.replicas`; a partition keeps
