@@ -22,6 +22,8 @@ _RETRY_MS = 100
 
 
 class AssignmentsManager:
+    """The reports of one broker."""
+
     def __init__(self, state: BrokerState) -> None:
         self._state = state
         self._reports: CoalescingQueue[Partition, None] = CoalescingQueue(

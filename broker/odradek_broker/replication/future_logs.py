@@ -53,9 +53,8 @@ class FutureLogs:
                 self.delete(partition, directory)
 
     def promote(self, partition: Partition, directory: LogDirectory) -> None:
-        """Make the future log, which has caught up, the current log, and remove the old one (Kafka's
-        LogManager.replaceCurrentWithFutureLog). Raises OSError and leaves the partition
-        without a future log."""
+        """Make the future log, which has caught up, the current log, and delete the old one (Kafka's
+        LogManager.replaceCurrentWithFutureLog). Raises OSError, after which the partition has no future log."""
         old, old_directory = partition.log, partition.directory
         assert old_directory is not None
         partition.future = None

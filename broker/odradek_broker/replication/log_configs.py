@@ -1,4 +1,4 @@
-"""The configurations of logs, shared: a thousand topics with equal overrides have one `LogConfig`."""
+"""The configurations of logs. Topics with equal overrides share one `LogConfig`, because there may be thousands."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from odradek_log.log_config import LogConfig
 
 
 class LogConfigs:
-    """`use` a broker configuration before the first `of`."""
+    """The log configurations of one broker; call `use` before the first `of`."""
 
     def __init__(self) -> None:
         self.broker_config: BrokerConfig | None = None
         self._by_overrides: dict[tuple[tuple[str, str], ...], LogConfig] = {}
 
     def use(self, config: BrokerConfig) -> None:
-        """Derive configurations from this broker configuration from now on."""
+        """Derive the configurations from this broker configuration."""
         self.broker_config = config
         self._by_overrides.clear()
 

@@ -1,4 +1,4 @@
-"""The log directories of one broker: which disks work, and what happens to the replicas on a disk that fails.
+"""The log directories of one broker: which are online, and the failure of a disk.
 
 A disk that fails takes its whole directory offline with all replicas in it (Kafka's LogDirFailureChannel); replicas in
 the other directories are served as before. Leaves opening logs to `replica_logs`, files to `odradek_log.directory`.
@@ -17,7 +17,7 @@ from odradek_wire.uuid import Uuid
 
 
 class LogDirectories:
-    """`all` has every directory, also those that are offline."""
+    """The log directories of one broker; `all` includes those that are offline."""
 
     def __init__(
         self,

@@ -29,7 +29,8 @@ class LogSyncer:
         self._running: set[Log] = set()
 
     def begin(self, partition: Partition) -> None:
-        """Sync the partition's log up to its end, after a sync that runs already, and call `partition.on_synced`."""
+        """Sync the partition's log up to its end, then call `partition.on_synced`. If a sync of this log runs, the next
+        one begins at its end."""
         log = partition.log
         if log in self._running:
             return
@@ -42,7 +43,8 @@ class LogSyncer:
             future.add_done_callback(partial(self._done, partition, log))
 
     def _done(self, partition: Partition, log: Log, future: asyncio.Future[None]) -> None:
-        """A flush that failed has taken the log and its partition offline."""
+        """Report the sync to the partition, and sync the records that were appended meanwhile. Does nothing after a
+        sync that failed, because the log is offline."""
         self._running.discard(log)
         if partition.served_log is log and log.offline_cause is None:
             partition.on_synced()

@@ -41,14 +41,14 @@ class PartitionFetcher(Protocol):
 
 
 class MarkerListener(Protocol):
-    """A coordinator that has transactional state in the partition, and learns when a transaction ends there."""
+    """A coordinator with transactional state in the partition, which is called when a transaction ends there."""
 
     @property
     def is_ready(self) -> bool:
         """Whether the coordinator has loaded the partition's records."""
 
     def transaction_ended(self, marker: TransactionMarker) -> None:
-        """The marker was appended; it takes effect when the high watermark has passed it."""
+        """Handle a marker that was appended. It takes effect when the high watermark has passed it."""
 
 
 class Partition:
@@ -210,8 +210,8 @@ class Partition:
         self.try_complete_delayed()
 
     def resign(self, leader_epoch: int, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-        """Stop leading and following; requests that wait here get `error`. Another broker leads now, or none, or the
-        topic is deleted."""
+        """Stop leading and following, because another broker leads, or none, or the topic is deleted. Requests that
+        wait for the partition get `error`."""
         self.leader = None
         self.is_following = False
         self.leader_epoch = leader_epoch

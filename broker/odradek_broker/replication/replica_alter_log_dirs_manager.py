@@ -1,9 +1,9 @@
 """Moves of replicas from one log directory of this broker to another (AlterReplicaLogDirs).
 
 Owns copying the current log to the future log, in turns, until the future log has caught up and replaces the current
-one; a restart continues the move. The controller must accept the new directory before the replacement: if the broker
-stops between the two, the new directory is the right one (KIP-858). Leaves creating, promoting and deleting logs to
-`future_logs`.
+one; a restart continues the move. The controller must accept the new directory before the future log replaces the
+current one: if the broker stops in between, the future log is the right one (KIP-858). Leaves creating, promoting and
+deleting logs to `future_logs`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from odradek_log.log import Log
 from odradek_wire.records.record_errors import CorruptRecordError
 
 _CHUNKS_PER_TURN = 8
-_THROTTLED_MS = 100
+_PAUSE_MS = 100
+"""The wait before the next turn of a move over its quota, and before the controller is asked again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -36,6 +37,7 @@ class Move:
     assigned: bool = False
     """Whether the controller has accepted the new directory."""
     flushed: bool = False
+    """Whether the future log was flushed after it had caught up."""
 
 
 class ReplicaAlterLogDirsManager:
@@ -132,7 +134,7 @@ class ReplicaAlterLogDirsManager:
             return
         quota, timers = self._quota, self._state.timers
         if quota.is_exceeded(timers.now_ms()):
-            await timers.sleep(_THROTTLED_MS)
+            await timers.sleep(_PAUSE_MS)
             return
         copied = 0
         for _ in range(_CHUNKS_PER_TURN):
@@ -145,7 +147,7 @@ class ReplicaAlterLogDirsManager:
         if not move.assigned:
             move.assigned = await self._assignments_manager.assign(partition, move.directory)
             if not move.assigned:
-                await timers.sleep(_THROTTLED_MS)
+                await timers.sleep(_PAUSE_MS)
         elif not move.flushed:
             await self._executor.run_and_wait(move.future.flush)
             move.flushed = True

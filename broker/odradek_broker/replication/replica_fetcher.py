@@ -29,10 +29,12 @@ from odradek_wire.uuid import Uuid
 EARLIEST = -2
 LATEST = -1
 FIRST_VERSION_WITH_REPLICA_STATE = 15
+FIRST_VERSION_WITH_HIGH_WATERMARK = 18
+LIST_OFFSETS_VERSION = 7
 
 
 class ReplicaFetcher:
-    """Fetches from `leader` until `close`; `number` tells fetchers of one leader apart."""
+    """Fetches from `leader` until `close`; `number` is that of the fetcher among those of the leader."""
 
     def __init__(
         self,
@@ -57,7 +59,7 @@ class ReplicaFetcher:
         self._delayed: dict[Key, int] = {}
         """The time at which to fetch a partition again after an error or a throttle (ms on the clock of timeouts)."""
         self._throttled_caught_up: set[Key] = set()
-        """The throttled partitions that have caught up: a replica in sync is not throttled."""
+        """The partitions with a throttle that have caught up: a replica in sync is not throttled."""
         self._truncated: dict[Partition, None] = {}
         """Partitions that were truncated below a checkpoint on disk."""
         self._session = FollowerSession()
@@ -259,7 +261,8 @@ class ReplicaFetcher:
             self.remove(partition)
 
     async def _handle_out_of_range(self, partition: Partition) -> None:
-        """The leader does not have the fetch offset: get its log start and end offset, and truncate."""
+        """Truncate a log whose fetch offset the leader does not have, after ListOffsets has returned the leader's log
+        start and end offset."""
         epoch = partition.leader_epoch
         leader_end = await self._list_offset(partition, epoch, LATEST)
         leader_start = await self._list_offset(partition, epoch, EARLIEST)
@@ -355,10 +358,6 @@ class ReplicaFetcher:
         finally:
             if timer is not None:
                 timer.cancel()
-
-
-FIRST_VERSION_WITH_HIGH_WATERMARK = 18
-LIST_OFFSETS_VERSION = 7
 
 
 def _is_followed_in(partition: Partition, leader_epoch: int) -> bool:

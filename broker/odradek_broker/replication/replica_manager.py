@@ -1,7 +1,7 @@
 """The replica manager: applies metadata deltas to the partitions of this broker.
 
-Owns which partitions this broker has, and which it leads or follows. A delta states a decision of the controller, which
-a broker cannot refuse: when a disk fails, the replica goes offline. Leaves logs to `replica_logs`, moves between
+Owns which partitions this broker has, and which it leads or follows. A broker cannot refuse the decisions of the
+controller that a delta has: when a disk fails, the replica goes offline. Leaves logs to `replica_logs`, moves between
 directories to `future_logs`, failing disks to `log_directories`, and the work of one partition to `partition`.
 """
 
@@ -56,7 +56,7 @@ class LocalReplicaChanges:
 
 
 class ReplicaManager:
-    """`apply` is called with each delta, in order."""
+    """The replicas of one broker. The broker passes each metadata delta to `apply`, in order."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
-"""Flushes of sealed segments, all but the active one: soon after a roll (the "flush-log" of UnifiedLog.roll), so that a
-start after a crash reads little more than the last segment of each log.
+"""Flushes of sealed segments (all but the active one) soon after a roll, so that a start after a crash reads little
+more than the last segment of each log (the task "flush-log" of UnifiedLog.roll).
 
 Owns the time of each flush and of the recovery point checkpoint after it. Flushes one log at a time in each directory:
 Produces wait longer while a disk flushes several. Leaves flushing, and the recovery point, to the log.
@@ -26,7 +26,7 @@ CHECKPOINT_DELAY_MS = 1000
 
 
 class SealedSegments:
-    """Flushes the sealed segments of one broker. Not safe from other threads than the event loop's."""
+    """Flushes the sealed segments of one broker; used on the event loop only."""
 
     def __init__(
         self, executor: DiskExecutor, timers: Timers, directory_failed: Callable[[LogDirectory], None]
@@ -40,7 +40,7 @@ class SealedSegments:
         self._checkpoints: dict[LogDirectory, TimerHandle] = {}
 
     def flush_soon(self, directory: LogDirectory, log: Log) -> None:
-        """Flush all but the log's active segment when its turn comes."""
+        """Flush all but the log's active segment, after the logs of this directory that already wait."""
         waiting = self._waiting.get(directory)
         if waiting is None:
             self._waiting[directory] = {}

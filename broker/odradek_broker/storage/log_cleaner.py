@@ -1,10 +1,10 @@
 """The log cleaner: compacts the dirtiest logs (Kafka's LogCleaner).
 
 Owns the choice of the dirtiest log, the order of the slices of work, and the state of a log that cannot be cleaned.
-Leaves the compaction of a log to `odradek_log.cleaner`. A task takes the place of a cleaner thread of Kafka:
-`log.cleaner.threads` logs are compacted at a time and share the buffers. Slices that compute take turns on the event
-loop, slices that wait for the disk run on the disk executor. Between two slices the loop runs other callbacks, which
-may end the pass; nothing here needs a lock.
+Leaves the compaction of a log to `odradek_log.cleaner`. Kafka's cleaner threads are tasks here: up to
+`log.cleaner.threads` logs are compacted at a time, and share the buffers. Slices that compute run on the event loop,
+slices that wait for the disk on the disk executor. Between two slices the loop runs other callbacks, which may end the
+pass; nothing here needs a lock.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class LogCleaner:
         log = partition.log
         started_ms = self._clock.monotonic_ms()
         try:
-            cleaning = Cleaner(log, to_clean, self._limits(), self._clock.wall_ms())
+            cleaning = Cleaner(log, to_clean, self._cleaner_config(), self._clock.wall_ms())
         except STORAGE_ERRORS:
             partition.take_offline()
             return False
@@ -267,8 +267,8 @@ class LogCleaner:
             error=f"{type(error).__name__}: {error}",
         )
 
-    def _limits(self) -> CleanerConfig:
-        """Return the limits of one pass: as in Kafka, the threads share the buffers."""
+    def _cleaner_config(self) -> CleanerConfig:
+        """Return the settings of one pass. As in Kafka, the threads share the buffers."""
         config, threads = self._config(), max(self._threads(), 1)
         return CleanerConfig(
             config.integer("log.cleaner.dedupe.buffer.size") // threads,

@@ -1,4 +1,4 @@
-"""Incremental fetch sessions (KIP-227): a client names its partitions once and then only those that change.
+"""Incremental fetch sessions (KIP-227): a client names all its partitions once, and then only those that change.
 
 Owns the sessions of one broker, their epochs, the choice of partitions for a response, and evictions when the cache is
 full. Leaves reading to the Fetch handler. The time is an argument, ids come from a given function.
@@ -64,10 +64,10 @@ class IdlePartitionsPort(Protocol):
     """The partitions of a session that a Fetch can skip, because they have not changed (`idle_partitions`)."""
 
     def activate(self, key: PartitionKey) -> None:
-        """Make the partition active. Idempotent."""
+        """Make the partition active because a request names it or the session forgets it. Idempotent."""
 
     def end(self) -> None:
-        """Forget all idle partitions, because the session is closed."""
+        """End the watches of all partitions, because the session is closed."""
 
 
 class FetchSession:
@@ -84,7 +84,7 @@ class FetchSession:
         self.epoch = 1
         self.partitions: dict[PartitionKey, FetchedPartition] = {}
         self.active = self.partitions
-        """The partitions that a Fetch reads: all, or those that are not idle."""
+        """The partitions that a Fetch reads: all, or, in a follower's session, those that are not idle."""
         self.idle: IdlePartitionsPort | None = None
 
     def keep_idle_apart(self, idle: IdlePartitionsPort) -> None:
@@ -93,7 +93,7 @@ class FetchSession:
         self.active = dict(self.partitions)
 
     def end(self) -> None:
-        """Forget the idle partitions, because the session is closed."""
+        """End the watches of idle partitions, because the session is closed."""
         if self.idle is not None:
             self.idle.end()
 
@@ -183,14 +183,14 @@ class FetchSessions:
             self.remove(session_id)
 
     def _evict(self, size: int, privileged: bool, now_ms: int) -> bool:
-        """Evict a session as Kafka does: one unused for `eviction_ms`, else the smallest of those that are older than
-        that and not larger than the new one. Consumers' sessions count as smaller than followers' (privileged), and a
-        follower may evict a younger session of a consumer. Return whether one was evicted."""
+        """Evict a session as Kafka does: one unused for `eviction_ms`, else the smallest that was created before that
+        time and is not larger than the new one. The sessions of consumers count as smaller than those of followers
+        (privileged); a follower also evicts younger sessions of consumers. Return whether one was evicted."""
         if not self._sessions:
             return False
-        idle = next(iter(self._sessions.values()))
-        if now_ms - idle.used_ms > self._eviction_ms:
-            self.remove(idle.id)
+        least_recently_used = next(iter(self._sessions.values()))
+        if now_ms - least_recently_used.used_ms > self._eviction_ms:
+            self.remove(least_recently_used.id)
             return True
         candidates = [
             (session.privileged, len(session.partitions), session.id)

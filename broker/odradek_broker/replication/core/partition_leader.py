@@ -43,15 +43,15 @@ NEVER_MS = -(1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class HighWatermarkAdvanced:
-    """Try the requests again that wait for this offset."""
+    """The new high watermark; the shell tries the requests again that wait for it."""
 
     high_watermark: int
 
 
 @dataclass(frozen=True, slots=True)
 class ProposeIsr:
-    """Ask the controller to change the in-sync replicas (AlterPartition). Until the response the maximal ISR counts,
-    the old and the proposed one together: the high watermark must hold whichever way it decides (KIP-497)."""
+    """Ask the controller to change the ISR (AlterPartition). Until the decision the maximal ISR counts, the old and the
+    proposed one together: the high watermark must be right for either (KIP-497)."""
 
     isr: frozenset[int]
 
@@ -191,7 +191,7 @@ class PartitionLeader:
         if fetch_offset >= self.log_end_offset:
             progress.last_caught_up_ms = now_ms
         elif fetch_offset >= progress.leader_end_at_last_fetch >= 0:
-            # It has every record that the log had at its last fetch: it was caught up then.
+            # The follower has every record that the log had at its last Fetch: it was caught up then.
             progress.last_caught_up_ms = max(progress.last_caught_up_ms, progress.last_fetch_ms)
         else:
             caught_up = False
