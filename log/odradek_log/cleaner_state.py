@@ -1,4 +1,4 @@
-"""The state of a log's cleaning: how far it has come, and whether a truncation interrupted it.
+"""The state of a log for the log cleaner: its first dirty offset, and whether a pass is in progress or interrupted.
 
 Separate from `cleaner`, because every log has this state and few are ever compacted.
 """
@@ -15,9 +15,9 @@ class CleanerState:
         self.checkpoint: int | None = None
         """The first dirty offset (`cleaner-offset-checkpoint`); None if the log was never cleaned."""
         self.in_progress = False
-        """Whether the cleaner works on this log; retention waits for its end, as in Kafka."""
+        """Whether a pass over this log is in progress; retention waits for its end, as in Kafka."""
         self.interruptions = 0
-        """The number of truncations; a change ends a cleaning in progress."""
+        """The number of truncations; a change ends the pass in progress."""
         self.uncleanable_error: Exception | None = None
         """The error, not of the disk, because of which the log is not cleaned until the next start."""
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _OPEN_FILES = 512
 _FLUSH_THREADS = 16
-_NO_PARTITIONS = (file_names.CLUSTER_METADATA_DIR, file_names.REMOTE_INDEX_CACHE_DIR, file_names.LOST_AND_FOUND_DIR)
+_OTHER_DIRECTORIES = (file_names.CLUSTER_METADATA_DIR, file_names.REMOTE_INDEX_CACHE_DIR, file_names.LOST_AND_FOUND_DIR)
 
 
 class LogDirectory:
@@ -48,7 +48,7 @@ class LogDirectory:
         self.futures: dict[TopicPartition, Log] = {}
         """Future logs: copies of partitions of another directory, `topic-partition.unique-future`."""
         self.failed: dict[TopicPartition, Exception] = {}
-        """Partitions that could not be opened (KAFKA_STORAGE_ERROR), and the errors."""
+        """The partitions that could not be opened (KAFKA_STORAGE_ERROR), with the errors."""
         self.clean_shutdown = False
         """Whether the last broker closed the directory cleanly."""
         self.previous_broker_epoch = -1
@@ -131,7 +131,7 @@ class LogDirectory:
         start_offsets = self._start_offsets.read()
         cleaned = self._cleaned.read()
         for name in sorted(disk.names(self.path)):
-            if name in _NO_PARTITIONS:
+            if name in _OTHER_DIRECTORIES:
                 continue
             parsed = file_names.parse_dir(name)
             if parsed is None:

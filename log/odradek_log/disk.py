@@ -31,7 +31,7 @@ class Lock(Protocol):
 
 
 class Disk(Protocol):
-    """The calls of a log to its file system."""
+    """A file system, as far as logs use it."""
 
     def open(self, path: str, flags: int, /) -> int: ...
 
@@ -40,7 +40,7 @@ class Disk(Protocol):
     def pread(self, fd: int, size: int, position: int, /) -> bytes: ...
 
     def write(self, fd: int, data: bytes | bytearray | memoryview, /) -> int:
-        """Append; may write less than `data` and returns how much."""
+        """Append to the file; return how many bytes were written, which may be fewer than those of `data`."""
 
     def truncate(self, fd: int, size: int, /) -> None:
         """Truncate the file, and free the room that was reserved for it."""
@@ -80,10 +80,11 @@ class Disk(Protocol):
     def read_file(self, path: str, /) -> bytes: ...
 
     def write_file(self, path: str, data: bytes, /) -> None:
-        """Create a file or replace its content; a crash may leave a part of it."""
+        """Create a file or replace its content; after a crash the file may have a part of `data`."""
 
     def replace_file(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
-        """Write `path`.tmp, sync, rename: the file has its old or its new content, even after a crash."""
+        """Write `path`.tmp, sync it unless `sync` is false, and rename it, so that a crash leaves the old or the new
+        content; without the sync a power loss may leave a part of the new one."""
 
     def sync_directory(self, path: str, /) -> None: ...
 
@@ -217,10 +218,10 @@ def complete_file(disk: Disk, path: str, data: bytes) -> None:
     """Make `data` the content of a file. If the file is a prefix of it, append the rest, because truncating a file and
     writing it again takes milliseconds on ext4."""
     try:
-        there = disk.read_file(path)
+        existing = disk.read_file(path)
     except FileNotFoundError:
-        there = None
-    if there is None or not data.startswith(there):
+        existing = None
+    if existing is None or not data.startswith(existing):
         disk.write_file(path, data)
     else:
-        append_to_file(disk, path, data[len(there) :])
+        append_to_file(disk, path, data[len(existing) :])

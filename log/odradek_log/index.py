@@ -115,7 +115,7 @@ class TimeIndex:
         return self.entry(len(self) - 1) if self.raw else (-1, 0)
 
     def maybe_append(self, timestamp: int, relative_offset: int) -> None:
-        """Add an entry if its timestamp is later than that of the last one."""
+        """Add an entry if its timestamp is above that of the last one."""
         if timestamp > self.last_timestamp:
             self.raw += _TIME.pack(timestamp, relative_offset)
             self.last_timestamp = timestamp

@@ -94,7 +94,7 @@ class Log:
         self.on_failure: Callable[[Exception], object] | None = None
         """Called once when a disk error takes this log offline, on the thread that met the error."""
         self.on_roll: Callable[[Log], object] | None = None
-        """Called after each roll; the callback has another thread run `flush_sealed`."""
+        """Called after each roll, so that another thread runs `flush_sealed`."""
         self.segments = LogSegments(env, directory, loaded.segments)
         self.segments.active.activate(config)
         self.snapshots = loaded.snapshots
@@ -109,7 +109,7 @@ class Log:
         return self._config
 
     def update_config(self, config: LogConfig) -> None:
-        """Replace the settings, from the next append on."""
+        """Use these settings from the next append on."""
         self._config = config
         self.segments.active.activate(config)
 
@@ -375,8 +375,8 @@ class Log:
             return segment_deletion.delete_old_segments(self, limit)
 
     def advance_log_start_offset(self, offset: int) -> bool:
-        """Serve nothing below `offset` any more (DeleteRecords); return whether that is a change. The next retention
-        deletes the segments."""
+        """Serve no record below `offset` any more (DeleteRecords); return whether the log start offset changed. The
+        next `delete_old_segments` deletes the segments below it."""
         assert offset <= self.log_end_offset
         if offset <= self.log_start_offset:
             return False
@@ -482,7 +482,7 @@ class Log:
         return isinstance(self.offline_cause, LogClosedError)
 
     def close_without_writing(self) -> None:
-        """Close the files without writing anything."""
+        """Close the files without writing, as if the process was killed; the log is offline."""
         for segment in self.segments:
             segment.release()
         self.offline_cause = LogOfflineError(f"{self.name} was closed without writing")

@@ -1,7 +1,7 @@
-"""An offset checkpoint that two threads share: the event loop sets its content, another thread writes it.
+"""An offset checkpoint that two threads share: the event loop sets its content, another thread writes the file.
 
-The file gets the newest content even if several threads write, and no content twice. `checkpoints` has the format of
-the file.
+The file gets the newest content even if several threads write, and is not written again without a change. `checkpoints`
+has the format of the file.
 """
 
 from __future__ import annotations

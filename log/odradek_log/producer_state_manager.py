@@ -25,8 +25,8 @@ BATCHES_KEPT = 5
 NO_SEQUENCE = -1
 _MAX_SEQUENCE = 0x7FFF_FFFF
 _MAX_EPOCH = 0x7FFF
-_EPOCH_GROWS_FROM = 2
-"""From this transaction version on, the end of a transaction increments the producer epoch (KIP-890)."""
+_EPOCH_BUMP_VERSION = 2
+"""The first transaction version with which the end of a transaction increments the producer epoch (KIP-890)."""
 
 _HEAD = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
@@ -274,7 +274,7 @@ class ProducerStateManager:
             return None
         epoch, current = marker.producer_epoch, entry.producer_epoch
         late = epoch < current
-        if epoch == current and marker.transaction_version >= _EPOCH_GROWS_FROM:
+        if epoch == current and marker.transaction_version >= _EPOCH_BUMP_VERSION:
             # A marker has the epoch after that of its transaction, except at the highest epoch, which has none after
             # it. So this marker ends the transaction before the ongoing one; without an ongoing one, the coordinator
             # repeats the marker after a lost response.

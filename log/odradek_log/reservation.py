@@ -1,8 +1,8 @@
 """Reserve disk space for a file that will grow (`preallocate`), without changing its length.
 
-Kafka makes the file as long as the segment may become, and truncates it when it rolls. A file that is as long as its
-records needs no truncation after a crash, and no reader gets zeros from it. Only Linux can do so, by a call that Python
-does not have.
+Kafka makes the file as long as the segment may become, and truncates it when it rolls. Here the file is only as long
+as its records: it needs no truncation after a crash, and no reader gets zeros from it. This needs a system call of
+Linux that Python does not have.
 """
 
 from __future__ import annotations

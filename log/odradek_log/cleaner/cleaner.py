@@ -225,9 +225,9 @@ class Cleaner:
                 for header in chunk:
                     if header.last_offset >= first:
                         has_room = (
-                            (yield from self._index_large(chunk.data, header, transactions))
+                            (yield from self._add_large_to_map(chunk.data, header, transactions))
                             if self._is_large(header)
-                            else self._index_batch(chunk.data, header, transactions)
+                            else self._add_to_map(chunk.data, header, transactions)
                         )
                         if not has_room:
                             return
@@ -241,7 +241,7 @@ class Cleaner:
             # An earlier cleaning removed any offsets up to the next segment.
             self._offsets.latest_offset = next_base - 1
 
-    def _index_batch(
+    def _add_to_map(
         self, data: memoryview, header: RecordBatchHeader, transactions: CleanedTransactionMetadata
     ) -> bool:
         """Add a batch to the offset map; return whether there was room for all its keys."""
@@ -255,10 +255,10 @@ class Cleaner:
         self._offsets.latest_offset = header.last_offset
         return True
 
-    def _index_large(
+    def _add_large_to_map(
         self, data: memoryview, header: RecordBatchHeader, transactions: CleanedTransactionMetadata
     ) -> Generator[Slice, None, bool]:
-        """Like `_index_batch`, for a large batch in slices."""
+        """Do as `_add_to_map`, for a large batch in slices."""
         if not transactions.on_batch_read(header):
             check_crc(data, header)
             _, found = yield from self._decompress_records(data, header)
