@@ -41,7 +41,7 @@ def assert_files_follow(log: Log, at_least: int) -> None:
     assert len(times) // TIME_ENTRY >= at_least
 
 
-def test_the_first_batch_brings_empty_index_files(tmp_path: Path) -> None:
+def test_the_first_batch_creates_empty_index_files(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     assert list((tmp_path / "t-0").glob("*index")) == []
@@ -72,7 +72,7 @@ def test_a_follower_writes_the_index_files_of_its_active_segment(tmp_path: Path)
 
 
 @pytest.mark.parametrize("end", ["close_without_writing", "close"])
-def test_after_a_restart_the_index_files_are_continued(tmp_path: Path, end: str) -> None:
+def test_a_restarted_log_appends_to_its_index_files(tmp_path: Path, end: str) -> None:
     directory = open_directory(tmp_path, Time())
     fill(directory.create_log("t", 0, TOPIC_ID, CONFIG), 100)
     getattr(directory, end)()
@@ -83,7 +83,7 @@ def test_after_a_restart_the_index_files_are_continued(tmp_path: Path, end: str)
 
 
 @pytest.mark.parametrize("size", [None, 0, 13, 24, 5000])
-def test_index_files_that_a_crash_tore_are_repaired_at_the_start(tmp_path: Path, size: int | None) -> None:
+def test_torn_index_files_are_repaired_at_the_start(tmp_path: Path, size: int | None) -> None:
     directory = open_directory(tmp_path, Time())
     fill(directory.create_log("t", 0, TOPIC_ID, CONFIG), 100)
     directory.close_without_writing()
@@ -127,7 +127,7 @@ def test_sealed_and_rebuilt_indexes_are_equal(tmp_path: Path, end: str) -> None:
     assert (len(offsets), times.last) == (99, (START_MS + 99, 99))
 
 
-def test_an_index_file_that_cannot_be_written_keeps_no_batch_from_the_log(tmp_path: Path) -> None:
+def test_batches_are_appended_while_index_files_cannot_be_written(tmp_path: Path) -> None:
     disk, sentences = FailingDisk(tmp_path), Sentences()
     directory = open_directory(tmp_path, Time(), disk=disk, reporter=sentences)
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
@@ -140,7 +140,7 @@ def test_an_index_file_that_cannot_be_written_keeps_no_batch_from_the_log(tmp_pa
     assert sentences.said == []
 
 
-def test_index_files_that_were_deleted_under_a_running_broker_come_back(tmp_path: Path) -> None:
+def test_deleted_index_files_of_the_active_segment_are_written_again(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     fill(log, 70)

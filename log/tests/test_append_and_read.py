@@ -91,7 +91,7 @@ def test_a_batch_larger_than_a_segment_is_rejected(tmp_path: Path) -> None:
     assert _rejected(log.append(batch(b"x" * 200), 0)).error is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
-def test_a_compacted_topic_wants_keys_and_another_codec_rewrites_the_batch(tmp_path: Path) -> None:
+def test_a_compacted_topic_needs_keys_and_compression_type_recompresses(tmp_path: Path) -> None:
     log = _log(tmp_path, cleanup_policy=("compact",), compression_type="zstd")
     assert _rejected(log.append(batch(b"no key"), 0)).record_errors == (
         RecordError(0, "Compacted topic cannot accept message without key in topic partition t-0"),
@@ -103,7 +103,7 @@ def test_a_compacted_topic_wants_keys_and_another_codec_rewrites_the_batch(tmp_p
     assert values(read_all(log)) == [(0, b"v" * 500)]
 
 
-def test_strict_validation_finds_what_the_header_hides(tmp_path: Path) -> None:
+def test_strict_validation_reads_the_timestamps_of_records(tmp_path: Path) -> None:
     log = _log(tmp_path)
     lying = batch(b"a", b"b")
     # A header that claims a newer maximum than its records have, its checksum made right.
@@ -121,7 +121,7 @@ def test_settings_change_between_two_appends(tmp_path: Path) -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 1, 2]
 
 
-def test_a_segment_ends_by_the_records_time_and_by_a_full_index(tmp_path: Path) -> None:
+def test_a_segment_rolls_after_segment_ms_and_with_a_full_index(tmp_path: Path) -> None:
     log = _log(tmp_path, segment_ms=1000)
     for at in (0, 1000, 1001, 1500):
         append(log, b"x", timestamp=START_MS + at)
@@ -133,7 +133,7 @@ def test_a_segment_ends_by_the_records_time_and_by_a_full_index(tmp_path: Path) 
     assert [segment.base_offset for segment in tiny.segments] == [0, 3, 6, 9]
 
 
-def test_offsets_more_than_31_bits_apart_do_not_share_a_segment(tmp_path: Path) -> None:
+def test_offsets_more_than_31_bits_apart_are_in_different_segments(tmp_path: Path) -> None:
     log = _log(tmp_path)
     log.append_as_follower(batch(b"a"))
     far = batch(b"b")
@@ -165,7 +165,7 @@ def test_a_follower_copies_a_compacted_log_with_a_gap_at_its_start(tmp_path: Pat
         directory.close_without_writing()
 
 
-def test_a_retry_of_an_idempotent_batch_gets_its_first_answer(tmp_path: Path) -> None:
+def test_a_retry_of_an_idempotent_batch_returns_its_first_offsets(tmp_path: Path) -> None:
     log = _log(tmp_path)
     append(log, b"other")
     assert log.append(batch(b"a", b"b", producer=(9, 0, 0)), 0) == AppendInfo(1, 2, -1, 0)
@@ -226,7 +226,7 @@ def test_a_follower_ignores_batches_of_a_later_leader_epoch(tmp_path: Path) -> N
     assert follower.append_as_follower(piece.tobytes(), leader_epoch=5) == AppendInfo(1, 2, -1, 0)
 
 
-def test_a_read_outside_the_log_is_out_of_range_and_at_its_end_empty(tmp_path: Path) -> None:
+def test_a_read_outside_the_log_raises_and_one_at_its_end_is_empty(tmp_path: Path) -> None:
     log = _log(tmp_path)
     append(log, b"a", b"b")
     log.advance_log_start_offset(1)
@@ -236,7 +236,7 @@ def test_a_read_outside_the_log_is_out_of_range_and_at_its_end_empty(tmp_path: P
             log.read(offset, 100)
 
 
-def test_the_first_batch_comes_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_read_returns_the_first_batch_whole_or_not_at_all(tmp_path: Path) -> None:
     log = _log(tmp_path)
     append(log, b"x" * 100)
     size = log.size_bytes
@@ -253,7 +253,7 @@ def test_the_first_batch_comes_whole_or_not_at_all(tmp_path: Path) -> None:
     assert len(piece) == size + 5
 
 
-def test_ten_thousand_partitions_would_do_with_few_descriptors(tmp_path: Path) -> None:
+def test_many_partitions_share_few_file_descriptors(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time(), open_files=8)
     logs = [directory.create_log("t", at, TOPIC_ID, LogConfig()) for at in range(100)]
     before = len(os.listdir("/proc/self/fd"))
@@ -266,7 +266,7 @@ def test_ten_thousand_partitions_would_do_with_few_descriptors(tmp_path: Path) -
     assert len(os.listdir("/proc/self/fd")) < before
 
 
-def test_a_slice_survives_eviction_deletion_and_its_partition(tmp_path: Path) -> None:
+def test_a_slice_is_readable_after_eviction_and_deletion(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time(), open_files=1)
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
     append(log, b"kept for the answer")
@@ -307,7 +307,7 @@ def test_malformed_records_do_not_stop_a_look_up_by_timestamp(tmp_path: Path) ->
     assert log.offset_for_timestamp(START_MS + 1) == (2, START_MS + 1, 0)
 
 
-def test_an_old_producers_message_set_becomes_a_batch(tmp_path: Path) -> None:
+def test_a_message_set_of_an_old_producer_becomes_a_batch(tmp_path: Path) -> None:
     log = _log(tmp_path)
     value = b"\x01\x00" + b"\xff\xff\xff\xff" + (3).to_bytes(4, "big") + b"old"  # magic 1, no codec, no key
     message = value[:2] + START_MS.to_bytes(8, "big") + value[2:]
@@ -332,7 +332,7 @@ def test_an_empty_follower_appends_a_batch_that_begins_below_its_start(tmp_path:
         follower.append_as_follower(piece.tobytes())
 
 
-def test_nothing_is_given_up_for_a_damaged_batch_before_the_beginning(tmp_path: Path) -> None:
+def test_a_damaged_batch_below_the_log_start_truncates_nothing(tmp_path: Path) -> None:
     leader = _log(tmp_path / "leader")
     append(leader, b"a", b"b", b"c")
     follower = _log(tmp_path / "follower")

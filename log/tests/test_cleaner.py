@@ -70,7 +70,7 @@ def test_a_cleaned_log_is_read_from_any_offset_and_opened_again(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-def test_batches_of_any_codec_lose_their_superseded_records(tmp_path: Path, codec: Compression) -> None:
+def test_superseded_records_are_removed_from_batches_of_any_codec(tmp_path: Path, codec: Compression) -> None:
     log = _log(tmp_path)
     write(log, keyed((b"a", b"1"), (b"b", b"2"), (b"c", b"3"), (b"a", b"4"), compression=codec))
     log.roll()
@@ -81,7 +81,7 @@ def test_batches_of_any_codec_lose_their_superseded_records(tmp_path: Path, code
     assert [header.compression for header in log.segments.first.headers_from(0)] == [codec, codec]
 
 
-def test_records_without_a_key_go(tmp_path: Path) -> None:
+def test_records_without_a_key_are_removed(tmp_path: Path) -> None:
     log = _log(tmp_path, config=LogConfig(segment_bytes=1000))
     write(log, keyed((None, b"1"), (b"a", b"2"), (None, b"3")))
     log.roll()
@@ -98,7 +98,7 @@ def test_long_keys_that_differ_at_their_end_are_different(tmp_path: Path) -> Non
     assert [offset for offset, _, _ in left(log)] == [1, 2]
 
 
-def test_uncleanable_records_supersede_nothing(tmp_path: Path) -> None:
+def test_records_above_the_cleanable_part_supersede_nothing(tmp_path: Path) -> None:
     log = _log(tmp_path)
     for value in (b"1", b"2", b"3"):
         write(log, keyed((b"a", value)))
@@ -110,7 +110,7 @@ def test_uncleanable_records_supersede_nothing(tmp_path: Path) -> None:
     assert left(log) == [(2, b"a", b"3"), (3, b"a", b"4")]
 
 
-def test_a_full_dedupe_buffer_ends_the_pass_early_and_the_next_one_goes_on(tmp_path: Path) -> None:
+def test_the_next_pass_continues_where_the_dedupe_buffer_was_full(tmp_path: Path) -> None:
     log = _log(tmp_path)
     for round_ in range(2):
         write(log, keyed(*((b"%d" % at, b"%d" % round_) for at in range(10))))
@@ -224,7 +224,7 @@ def test_a_commit_marker_stays_with_the_batches_of_its_transaction(tmp_path: Pat
     assert [each.base_offset for each in log.segments.first.headers_from(0)] == [2, 3]
 
 
-def test_a_marker_behind_the_cleanable_part_decides_about_records_in_it(tmp_path: Path) -> None:
+def test_a_marker_above_the_cleanable_part_aborts_records_in_it(tmp_path: Path) -> None:
     log = _log(tmp_path)
     write(log, keyed((b"a", b"1")), keyed((b"a", b"2"), producer=(5, 0, 0), transactional=True), keyed((b"b", b"3")))
     log.roll()
@@ -234,7 +234,7 @@ def test_a_marker_behind_the_cleanable_part_decides_about_records_in_it(tmp_path
     assert [(each.first_offset, each.last_offset) for each in log.aborted_transactions(0, 4)] == [(1, 3)]
 
 
-def test_segments_are_joined_and_their_snapshots_go(tmp_path: Path) -> None:
+def test_segments_are_joined_and_their_snapshots_removed(tmp_path: Path) -> None:
     log = _log(tmp_path)
     for at in range(6):
         write(log, keyed((b"%d" % at, b"x" * 100), producer=(1, 0, at)))
@@ -245,7 +245,7 @@ def test_segments_are_joined_and_their_snapshots_go(tmp_path: Path) -> None:
     assert {file.name for file in Path(log.directory).glob("*.snapshot")} == {f"{at:020d}.snapshot" for at in (5, 6)}
 
 
-def test_a_reader_goes_on_with_the_bytes_that_it_was_given(tmp_path: Path) -> None:
+def test_a_slice_is_unchanged_after_its_segment_was_cleaned(tmp_path: Path) -> None:
     time = Time()
     log = _log(tmp_path, time)
     write(log, keyed((b"a", b"1")), keyed((b"a", b"2")))
@@ -304,7 +304,7 @@ def test_a_truncation_into_a_gap_at_a_segments_end_ends_the_log_before_it(tmp_pa
 
 
 @pytest.mark.parametrize("what", ["truncate", "close", "delete"])
-def test_a_change_of_the_log_ends_the_pass_and_leaves_no_files(tmp_path: Path, what: str) -> None:
+def test_truncation_close_and_deletion_end_the_pass(tmp_path: Path, what: str) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, COMPACT)
     for value in (b"1", b"2", b"3"):
@@ -343,7 +343,7 @@ def test_retention_waits_for_the_end_of_a_pass(tmp_path: Path) -> None:
     assert log.log_start_offset == 1
 
 
-def test_damage_is_not_cleaned_away(tmp_path: Path) -> None:
+def test_a_corrupt_batch_ends_the_pass_with_an_error(tmp_path: Path) -> None:
     log = _log(tmp_path)
     write(log, keyed((b"a", b"1"), (b"b", b"2")), keyed((b"a", b"3")))
     log.roll()
@@ -355,7 +355,7 @@ def test_damage_is_not_cleaned_away(tmp_path: Path) -> None:
         clean(log)
 
 
-def test_the_checkpoint_is_kafkas_file_and_outlives_the_broker(tmp_path: Path) -> None:
+def test_the_cleaner_checkpoint_has_kafkas_format_and_is_read_at_a_start(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, COMPACT)
     directory.create_log("u", 0, TOPIC_ID, COMPACT)

@@ -86,7 +86,7 @@ def _clean_as_far_as_possible(log: Log) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("clean_shutdown", [True, False])
 @pytest.mark.parametrize("crash", [True, False])
-def test_whichever_operation_is_the_last_the_log_holds_the_same(
+def test_a_pass_that_fails_at_any_disk_operation_loses_no_record(
     tmp_path: Path, crash: bool, clean_shutdown: bool
 ) -> None:
     """A `crash` fails every operation from the n-th on, else the n-th alone does, as on a disk full for a moment."""
@@ -148,7 +148,7 @@ def test_a_crash_while_undoing_a_replacement_does_not_complete_it(tmp_path: Path
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_pulled_plug_costs_nothing_that_was_cleaned(tmp_path: Path, seed: int) -> None:
+def test_a_power_loss_after_a_pass_loses_no_record(tmp_path: Path, seed: int) -> None:
     """The new segments are on the disk before the old ones go."""
     _fill(tmp_path)
     disk = PulledPlug()

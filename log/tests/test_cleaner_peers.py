@@ -147,7 +147,7 @@ def _copied(kafka: ApacheKafka, path: Path) -> Path:
     return path
 
 
-def test_kafka_cleans_a_log_the_same_and_reads_our_cleaned_log(tmp_path: Path) -> None:
+def test_kafka_cleans_a_log_to_the_same_batches_and_reads_ours(tmp_path: Path) -> None:
     (tmp_path / "kafka").mkdir()
     kafka = ApacheKafka(KAFKA_4_3, directory=tmp_path / "kafka", config={"log.cleaner.backoff.ms": "100"})
     checkpoint = kafka.data_directory / "cleaner-offset-checkpoint"

@@ -42,7 +42,7 @@ def _log(path: Path, reporter: Sentences | None = None) -> Log:
     return directory.logs["t", 0]
 
 
-def test_a_tail_torn_at_any_byte_of_the_last_batch_costs_that_batch_only(tmp_path: Path) -> None:
+def test_a_tail_torn_at_any_byte_of_the_last_batch_is_truncated(tmp_path: Path) -> None:
     held = _crashed(tmp_path / "whole")
     data = (tmp_path / "whole" / "t-0" / LOG).read_bytes()
     last = list(iterate(data))[-1].position
@@ -56,7 +56,7 @@ def test_a_tail_torn_at_any_byte_of_the_last_batch_costs_that_batch_only(tmp_pat
         assert append(log, b"next").first_offset == 4
 
 
-def test_a_last_batch_that_reached_the_disk_as_zeros_or_garbage_is_cut(tmp_path: Path) -> None:
+def test_a_last_batch_of_zeros_or_garbage_is_truncated(tmp_path: Path) -> None:
     held = _crashed(tmp_path / "whole")
     data = (tmp_path / "whole" / "t-0" / LOG).read_bytes()
     last = list(iterate(data))[-1].position
@@ -125,7 +125,7 @@ def test_segments_below_the_recovery_point_are_not_read_again(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_lost_indexes_are_rebuilt_as_they_were(tmp_path: Path, clean: bool) -> None:
+def test_lost_index_files_are_rebuilt_with_the_same_bytes(tmp_path: Path, clean: bool) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     for at in range(40):
@@ -162,7 +162,7 @@ def _produce(log: Log, sequence: int, epoch: int = 0) -> object:
     return log.append(batch(b"v", producer=(9, epoch, sequence)), 0)
 
 
-def test_producers_come_back_from_the_snapshot_and_the_batches_after_it(tmp_path: Path) -> None:
+def test_producers_are_restored_from_the_snapshot_and_later_batches(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     for sequence in range(12):
@@ -182,7 +182,7 @@ def test_producers_come_back_from_the_snapshot_and_the_batches_after_it(tmp_path
 
 
 @pytest.mark.parametrize("damage", [None, b"", b"\x00\x01garbage", b"\x00\x09" + bytes(8)])
-def test_a_lost_or_damaged_snapshot_is_replaced_by_reading_the_log(tmp_path: Path, damage: bytes | None) -> None:
+def test_without_a_valid_snapshot_producers_are_restored_from_batches(tmp_path: Path, damage: bytes | None) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     for sequence in range(6):
@@ -199,7 +199,7 @@ def test_a_lost_or_damaged_snapshot_is_replaced_by_reading_the_log(tmp_path: Pat
     assert [entry.batches[-1] for entry in _log(tmp_path).producers] == [entry.batches[-1] for entry in before]
 
 
-def test_leader_epochs_come_back_from_the_batches_when_their_file_is_old(tmp_path: Path) -> None:
+def test_leader_epochs_that_their_file_lacks_are_read_from_batches(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     append(log, b"a", epoch=1)
@@ -213,7 +213,7 @@ def test_leader_epochs_come_back_from_the_batches_when_their_file_is_old(tmp_pat
     assert log.end_offset_for_epoch(1) == (1, 2)
 
 
-def test_half_finished_deletions_are_finished_at_start(tmp_path: Path) -> None:
+def test_interrupted_deletions_are_completed_at_the_start(tmp_path: Path) -> None:
     _crashed(tmp_path)
     folder = tmp_path / "t-0"
     names = {path.name for path in folder.iterdir()}
@@ -223,7 +223,7 @@ def test_half_finished_deletions_are_finished_at_start(tmp_path: Path) -> None:
     assert {path.name for path in folder.iterdir()} == names
 
 
-def test_a_complete_replacement_of_segments_is_finished_at_start(tmp_path: Path) -> None:
+def test_a_complete_replacement_of_segments_is_finished_at_the_start(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     for at in range(4):
@@ -241,7 +241,7 @@ def test_a_complete_replacement_of_segments_is_finished_at_start(tmp_path: Path)
     assert [segment.base_offset for segment in log.segments] == [0, 3, 4]
 
 
-def test_an_unfinished_replacement_of_segments_is_undone_at_start(tmp_path: Path) -> None:
+def test_an_incomplete_replacement_of_segments_is_undone_at_the_start(tmp_path: Path) -> None:
     held = _crashed(tmp_path)
     folder = tmp_path / "t-0"
     (folder / f"{LOG}.swap").write_bytes(b"first of two")
@@ -250,7 +250,7 @@ def test_an_unfinished_replacement_of_segments_is_undone_at_start(tmp_path: Path
     assert not list(folder.glob("*.swap")) + list(folder.glob("*.cleaned"))
 
 
-def test_a_batch_header_damaged_under_a_clean_log_is_found_when_it_is_read(tmp_path: Path) -> None:
+def test_a_read_of_a_damaged_batch_header_takes_the_log_offline(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     other = directory.create_log("t", 1, TOPIC_ID, CONFIG)

@@ -18,7 +18,7 @@ from odradek_wire.uuid import METADATA_TOPIC_ID, Uuid
 _HEX = "0123456789abcdef" * 2
 
 
-def test_a_clean_end_leaves_kafkas_marker_and_the_next_start_takes_it(tmp_path: Path) -> None:
+def test_the_clean_shutdown_file_is_written_read_and_removed(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     append(directory.create_log("t", 0, TOPIC_ID, LogConfig()), b"a")
     directory.close(broker_epoch=12)
@@ -35,7 +35,7 @@ def _files(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
-def test_a_partition_is_its_topic_id_until_its_first_record_comes(tmp_path: Path) -> None:
+def test_a_partition_without_records_has_only_its_topic_id_file(tmp_path: Path) -> None:
     metadata = {"partition.metadata": b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"}
     for number in range(3):
         directory = open_directory(tmp_path, Time())
@@ -62,7 +62,7 @@ def test_a_partition_is_its_topic_id_until_its_first_record_comes(tmp_path: Path
     }
 
 
-def test_an_emptied_partition_has_the_files_that_kafka_leaves(tmp_path: Path) -> None:
+def test_an_emptied_partition_has_the_same_files_as_in_kafka(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig(file_delete_delay_ms=0))
     append(log, b"a")
@@ -122,14 +122,14 @@ def test_a_directory_with_foreign_files_is_rejected_and_unchanged(tmp_path: Path
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_file_is_no_directory(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_directory_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("mine")
     with pytest.raises(LogDirectoryError, match="data is a file, not a directory"):
         open_directory(tmp_path / "data", Time())
     assert (tmp_path / "data").read_text() == "mine"
 
 
-def test_hidden_files_and_those_of_a_start_that_failed_are_no_obstacle(tmp_path: Path) -> None:
+def test_hidden_files_and_files_of_a_failed_start_are_accepted(tmp_path: Path) -> None:
     for name in (
         ".lock",
         ".gitkeep",
@@ -174,7 +174,7 @@ def test_a_stray_partition_is_renamed(tmp_path: Path) -> None:
     assert sentences.events("warning") == ["ignoring a stray partition"]
 
 
-def test_the_metadata_log_is_no_partition_of_the_broker(tmp_path: Path) -> None:
+def test_the_metadata_log_is_not_loaded_as_a_partition(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.open_metadata_log(LogConfig())
     append(log, b"record")
@@ -187,7 +187,7 @@ def test_the_metadata_log_is_no_partition_of_the_broker(tmp_path: Path) -> None:
     assert (log.topic_id, values(read_all(log))) == (METADATA_TOPIC_ID, [(0, b"record")])
 
 
-def test_a_damaged_checkpoint_is_only_a_lost_hint(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_ignored_and_logged(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     append(directory.create_log("t", 0, TOPIC_ID, LogConfig()), b"a")
     directory.close()
@@ -199,7 +199,7 @@ def test_a_damaged_checkpoint_is_only_a_lost_hint(tmp_path: Path) -> None:
     assert sentences.events("error") == ["ignoring a damaged checkpoint"]
 
 
-def test_settings_come_from_kafkas_names_and_unknown_ones_are_passed_over() -> None:
+def test_settings_have_kafkas_names_and_unknown_ones_are_ignored() -> None:
     config = LogConfig.from_configs(
         {
             "segment.bytes": "1000",
@@ -232,7 +232,7 @@ def test_the_newest_checkpoint_wins_in_any_order_of_writers(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_partition_does_not_begin_where_a_deleted_one_of_its_name_did(tmp_path: Path, restarted: bool) -> None:
+def test_a_new_partition_ignores_the_offsets_of_a_deleted_namesake(tmp_path: Path, restarted: bool) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
     append(log, b"a", b"b", b"c")
@@ -252,7 +252,7 @@ def test_a_partition_does_not_begin_where_a_deleted_one_of_its_name_did(tmp_path
     assert values(read_all(directory.logs["t", 0])) == [(0, b"d")]
 
 
-def test_a_promoted_future_log_ignores_the_offsets_of_a_deleted_partition(tmp_path: Path) -> None:
+def test_a_promoted_future_log_ignores_the_offsets_of_a_deleted_namesake(tmp_path: Path) -> None:
     disk = FailingDisk(tmp_path)
     directory = open_directory(tmp_path, Time(), disk=disk)
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
@@ -290,7 +290,7 @@ def test_a_log_that_raises_at_close_does_not_affect_the_others(tmp_path: Path) -
     assert [len(read_all(log)) for log in directory.logs.values()] == [1, 1, 1]
 
 
-def test_a_new_partition_needs_checkpoints_without_its_deleted_namesake(tmp_path: Path) -> None:
+def test_a_partition_is_not_created_with_checkpoints_of_a_namesake(tmp_path: Path) -> None:
     disk = FailingDisk(tmp_path)
     directory = open_directory(tmp_path, Time(), disk=disk)
     directory.create_log("t", 0, TOPIC_ID, LogConfig())

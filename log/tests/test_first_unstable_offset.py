@@ -32,7 +32,7 @@ def _log(path: Path, config: LogConfig | None = None) -> Log:
     return open_directory(path, Time()).create_log("t", 0, TOPIC_ID, config or LogConfig())
 
 
-def test_there_is_none_without_a_transaction(tmp_path: Path) -> None:
+def test_without_a_transaction_there_is_no_first_unstable_offset(tmp_path: Path) -> None:
     log = _log(tmp_path)
     append(log, b"a")
     log.append(batch(b"b", producer=(5, 0, 0)), 0)
@@ -41,7 +41,7 @@ def test_there_is_none_without_a_transaction(tmp_path: Path) -> None:
     assert log.first_unstable_offset(0) is None
 
 
-def test_it_is_the_first_offset_of_the_oldest_ongoing_transaction(tmp_path: Path) -> None:
+def test_the_oldest_ongoing_transaction_has_the_first_unstable_offset(tmp_path: Path) -> None:
     log = _log(tmp_path)
     append(log, b"a")
     _produce(log, 5)
@@ -74,7 +74,7 @@ def test_the_oldest_of_several_unreplicated_transactions_counts(tmp_path: Path) 
     assert [log.first_unstable_offset(at) for at in (6, 7, 8, 9)] == [0, 0, 0, None]
 
 
-def test_it_is_not_below_the_logs_start(tmp_path: Path) -> None:
+def test_the_first_unstable_offset_is_not_below_the_log_start_offset(tmp_path: Path) -> None:
     log = _log(tmp_path)
     _produce(log, 5, count=4)
     log.advance_log_start_offset(2)
@@ -84,7 +84,7 @@ def test_it_is_not_below_the_logs_start(tmp_path: Path) -> None:
     assert log.first_unstable_offset(5) is None
 
 
-def test_truncation_opens_a_transaction_again(tmp_path: Path) -> None:
+def test_truncation_of_its_marker_makes_a_transaction_ongoing_again(tmp_path: Path) -> None:
     log = _log(tmp_path)
     _produce(log, 5)
     log.roll()
@@ -125,7 +125,7 @@ def test_a_producer_expires_only_without_an_ongoing_transaction(tmp_path: Path) 
     assert log.first_unstable_offset(5) == 0
 
 
-def test_a_follower_finds_the_same_as_its_leader(tmp_path: Path) -> None:
+def test_leader_and_follower_have_the_same_first_unstable_offset(tmp_path: Path) -> None:
     leader, follower = _log(tmp_path / "leader"), _log(tmp_path / "follower", LogConfig(segment_bytes=400))
     chance = random.Random(3)
     sequences = {5: 0, 6: 0, 7: 0}

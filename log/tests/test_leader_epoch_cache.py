@@ -19,7 +19,7 @@ def _epochs(*entries: tuple[int, int]) -> LeaderEpochCache:
     return epochs
 
 
-def test_the_file_is_kafkas() -> None:
+def test_the_leader_epoch_checkpoint_has_kafkas_format() -> None:
     assert LeaderEpochCache().encode() == b"0\n0\n"
     assert _epochs((0, 0), (3, 120)).encode() == b"0\n2\n0 0\n3 120\n"
     assert LeaderEpochCache.decode(b"0\n2\n0 0\n3 120\n", "f").entries == [(0, 0), (3, 120)]
@@ -29,12 +29,12 @@ def test_the_file_is_kafkas() -> None:
 @pytest.mark.parametrize(
     "text", [b"1\n0\n", b"0\n1\n", b"0\n1\nx y\n", b"0\nx\n", b"0\n2\n3 5\n1 9\n", b"0\n1\n1 2 3\n", b"0\n1\n1 2"]
 )
-def test_a_file_that_kafka_would_not_write_is_corrupt(text: bytes) -> None:
+def test_a_malformed_leader_epoch_checkpoint_is_corrupt(text: bytes) -> None:
     with pytest.raises(CorruptLogError):
         LeaderEpochCache.decode(text, "f")
 
 
-def test_a_known_epoch_changes_nothing_and_a_conflicting_one_replaces() -> None:
+def test_a_new_epoch_replaces_conflicting_entries() -> None:
     epochs = _epochs((1, 0), (2, 10))
     assert not epochs.assign(2, 15)
     assert epochs.assign(3, 10)
@@ -58,17 +58,17 @@ def test_the_end_of_an_epoch_is_the_start_of_the_next_known_one(requested: int, 
     assert _epochs((1, 5), (3, 10)).end_offset_for(requested, 30) == answer
 
 
-def test_without_epochs_nothing_can_be_told() -> None:
+def test_without_entries_the_end_of_an_epoch_is_undefined() -> None:
     assert LeaderEpochCache().end_offset_for(0, 30) == (-1, -1)
 
 
-def test_truncation_forgets_epochs_that_begin_at_the_end_or_later() -> None:
+def test_truncation_removes_epochs_that_begin_at_the_new_end_or_later() -> None:
     epochs = _epochs((1, 5), (2, 10), (3, 20))
     epochs.truncate_from_end(10)
     assert (epochs.entries, epochs.latest) == ([(1, 5)], 1)
 
 
-def test_a_new_start_moves_the_epoch_that_covers_it() -> None:
+def test_a_new_log_start_offset_begins_the_epoch_that_includes_it() -> None:
     epochs = _epochs((1, 5), (2, 10), (3, 20))
     epochs.truncate_from_start(3)
     assert epochs.entries == [(1, 5), (2, 10), (3, 20)]

@@ -141,7 +141,7 @@ def test_a_flush_that_fails_on_another_thread_raises_there_and_logs_once(tmp_pat
     assert isinstance(log.offline_cause, OSError)
 
 
-def test_a_flush_that_failed_is_not_believed_when_it_is_tried_again(tmp_path: Path) -> None:
+def test_a_flush_after_a_failed_flush_raises(tmp_path: Path) -> None:
     disk = FailingDisk(tmp_path)
     log = _log(tmp_path, disk)
     append(log, b"a")
@@ -154,7 +154,7 @@ def test_a_flush_that_failed_is_not_believed_when_it_is_tried_again(tmp_path: Pa
     assert log.recovery_point == 0
 
 
-def test_flushing_a_log_that_was_closed_or_given_up_meanwhile_does_nothing(tmp_path: Path) -> None:
+def test_a_flush_of_a_closed_log_does_nothing(tmp_path: Path) -> None:
     disk = WatchedDisk()
     directory = _directory(tmp_path, disk)
     for number, end in enumerate((Log.close, Log.close_without_writing)):

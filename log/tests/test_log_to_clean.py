@@ -71,7 +71,7 @@ def test_a_log_with_the_active_segment_alone_is_not_dirty() -> None:
     assert choose_cleanable(_SEGMENTS[:1], config, None, 0, 10, 10, _NOW) == LogToClean(0, 0, 0, 0, False)
 
 
-def test_first_timestamps_are_not_read_unless_there_is_a_greatest_lag() -> None:
+def test_timestamps_are_read_only_with_a_compaction_lag() -> None:
     def never() -> int:
         raise AssertionError
 
@@ -95,7 +95,7 @@ def test_first_timestamps_are_not_read_unless_there_is_a_greatest_lag() -> None:
         ([], 0, []),
     ],
 )
-def test_neighbours_become_one_as_far_as_size_indexes_and_offsets_allow(
+def test_neighbours_are_joined_within_the_limits_of_a_segment(
     segments: list[tuple[int, int, int]], end: int, counts: list[int]
 ) -> None:
     assert group_segments(segments, LogConfig(segment_bytes=100, segment_index_bytes=16), end) == counts

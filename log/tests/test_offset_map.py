@@ -38,7 +38,7 @@ def test_a_full_map_has_the_latest_offset_of_its_last_key(capacity: int) -> None
     assert not offsets.put([key(0)], [len(keys)])
 
 
-def test_its_memory_is_given_back_bit_by_bit() -> None:
+def test_the_memory_of_the_map_is_freed_in_steps() -> None:
     offsets = OffsetMap(1 << 30, 0.9)
     offsets.put([key(number) for number in range(MANY)], range(MANY))
     turns = 1

@@ -61,7 +61,7 @@ def test_dump_log_segments_reads_every_file_of_a_closed_partition(tmp_path: Path
     assert sane.count("passed sanity check") == len(list((tmp_path / "t-0").glob("*index"))), sane
 
 
-def test_dump_log_segments_reads_what_recovery_and_truncation_leave(tmp_path: Path) -> None:
+def test_dump_log_segments_reads_a_recovered_and_truncated_log(tmp_path: Path) -> None:
     time = Time()
     directory = open_directory(tmp_path, time)
     config = LogConfig(segment_bytes=20_000, index_interval_bytes=300)
@@ -133,7 +133,7 @@ def _rebuilt_files_are_kafkas(partition: Path, copy: Path, config: LogConfig) ->
 
 
 @pytest.mark.parametrize("version", [KAFKA_4_3, KAFKA_3_9])
-def test_a_data_directory_passes_from_kafka_to_us_and_back(version: str, tmp_path: Path) -> None:
+def test_kafka_and_odradek_use_one_data_directory_in_turn(version: str, tmp_path: Path) -> None:
     segment = {"segment.bytes": "1048576", "index.interval.bytes": "500"}
     kafka = ApacheKafka(version, directory=tmp_path)
     try:
@@ -208,7 +208,7 @@ def test_a_data_directory_passes_from_kafka_to_us_and_back(version: str, tmp_pat
         kafka.close()
 
 
-def test_a_directory_of_a_killed_kafka_is_recovered_here(tmp_path: Path) -> None:
+def test_odradek_recovers_the_directory_of_a_killed_kafka_broker(tmp_path: Path) -> None:
     kafka = ApacheKafka(KAFKA_4_3, directory=tmp_path)
     try:
         kafka.start()
@@ -233,7 +233,7 @@ def test_a_directory_of_a_killed_kafka_is_recovered_here(tmp_path: Path) -> None
         kafka.close()
 
 
-def test_kafka_recovers_the_directory_of_a_killed_broker(tmp_path: Path) -> None:
+def test_kafka_recovers_the_directory_of_a_killed_odradek_broker(tmp_path: Path) -> None:
     kafka = ApacheKafka(KAFKA_4_3, directory=tmp_path)
     try:
         kafka.start()

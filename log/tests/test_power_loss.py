@@ -228,7 +228,7 @@ def test_empty_segments_after_a_lost_tail_are_removed_unless_flushed(tmp_path: P
 
 
 @pytest.mark.parametrize("left", [0, 5, 21, 30, 42])
-def test_a_log_without_its_lost_topic_id_serves_its_records(tmp_path: Path, left: int) -> None:
+def test_a_log_serves_its_records_without_its_lost_topic_id(tmp_path: Path, left: int) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     log.append(batch(b"a"), 0)

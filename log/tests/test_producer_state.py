@@ -113,7 +113,7 @@ def test_a_marker_of_an_older_coordinator_is_rejected() -> None:
     assert _error(producers.check_marker(_marker(-1, coordinator=1))) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_silent_producers_are_forgotten_and_open_transactions_are_not() -> None:
+def test_producers_without_an_ongoing_transaction_expire() -> None:
     producers = _producers(_header(0), _header(0, producer=6, open_txn=True))
     producers.remove_expired(START_MS + _DAY_MS - 1)
     assert [entry.producer_id for entry in producers] == [5, 6]
@@ -121,7 +121,7 @@ def test_silent_producers_are_forgotten_and_open_transactions_are_not() -> None:
     assert [entry.producer_id for entry in producers] == [6]
 
 
-def test_a_marker_ends_the_transaction_and_says_where_it_began() -> None:
+def test_a_marker_ends_the_transaction_and_returns_its_first_offset() -> None:
     producers = _producers(_header(0), _header(0, producer=6, open_txn=True), _header(1, producer=6, open_txn=True))
     assert producers.transactions.first_ongoing_offset == 1
     assert producers.end_transaction(6, 1, 9, START_MS + 5, 3) == 1
@@ -145,7 +145,7 @@ def test_a_snapshot_keeps_the_newest_batch_of_each_producer() -> None:
     assert loaded.encode() == data
 
 
-def test_an_expired_producer_is_left_out_when_a_snapshot_is_loaded() -> None:
+def test_expired_producers_of_a_snapshot_are_not_loaded() -> None:
     loaded = ProducerStateManager(_DAY_MS)
     loaded.load(_producers(_header(0)).encode(), "a.snapshot", START_MS + _DAY_MS)
     assert list(loaded) == []
@@ -161,7 +161,7 @@ def test_a_damaged_snapshot_is_rejected(position: int) -> None:
         ProducerStateManager(_DAY_MS).load(bytes(data[:position]), "a.snapshot", START_MS)
 
 
-def test_the_bytes_of_a_snapshot_are_kafkas() -> None:
+def test_a_snapshot_has_kafkas_format() -> None:
     # Written by Apache Kafka 4.3.0 for one idempotent producer; see test_peers for the way back.
     producers = ProducerStateManager(_DAY_MS)
     entry = ProducerStateEntry(1, 2)

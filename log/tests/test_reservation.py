@@ -33,7 +33,7 @@ def can_reserve(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("can_reserve")
-def test_only_the_segment_that_is_written_has_more_room_than_records(tmp_path: Path) -> None:
+def test_only_the_active_segment_has_reserved_space(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig(preallocate=True, segment_bytes=SEGMENT_BYTES))
     append(log, b"a")
@@ -47,7 +47,7 @@ def test_only_the_segment_that_is_written_has_more_room_than_records(tmp_path: P
 
 
 @pytest.mark.usefixtures("can_reserve")
-def test_room_that_a_crash_left_behind_is_given_back_with_the_segments_end(tmp_path: Path) -> None:
+def test_space_reserved_before_a_crash_is_freed_at_the_roll(tmp_path: Path) -> None:
     time = Time()
     config = LogConfig(preallocate=True, segment_bytes=SEGMENT_BYTES)
     directory = open_directory(tmp_path, time)
@@ -62,7 +62,7 @@ def test_room_that_a_crash_left_behind_is_given_back_with_the_segments_end(tmp_p
 
 
 @pytest.mark.usefixtures("can_reserve")
-def test_reserved_room_is_freed_after_preallocate_is_disabled(tmp_path: Path) -> None:
+def test_reserved_space_is_freed_after_preallocate_is_disabled(tmp_path: Path) -> None:
     config = LogConfig(preallocate=True, segment_bytes=SEGMENT_BYTES)
     log = open_directory(tmp_path, Time()).create_log("t", 0, TOPIC_ID, config)
     append(log, b"a")
@@ -72,7 +72,7 @@ def test_reserved_room_is_freed_after_preallocate_is_disabled(tmp_path: Path) ->
     assert max(kept_bytes(log)) < SEGMENT_BYTES
 
 
-def test_a_disk_without_so_much_room_is_written_to_all_the_same(tmp_path: Path) -> None:
+def test_records_are_appended_when_no_space_can_be_reserved(tmp_path: Path) -> None:
     config = LogConfig(preallocate=True, segment_bytes=1 << 50)
     log = open_directory(tmp_path, Time()).create_log("t", 0, TOPIC_ID, config)
     append(log, b"a")

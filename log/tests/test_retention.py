@@ -72,7 +72,7 @@ def test_deleted_files_are_renamed_now_and_removed_after_the_delay(tmp_path: Pat
     assert not first & _names(log)
 
 
-def test_snapshots_go_with_their_segments(tmp_path: Path) -> None:
+def test_snapshots_are_deleted_with_their_segments(tmp_path: Path) -> None:
     time = Time()
     log = _filled(tmp_path, time)
     log.advance_log_start_offset(2)
@@ -99,7 +99,7 @@ def test_records_below_an_advanced_log_start_offset_are_not_served(tmp_path: Pat
     assert log.offset_for_timestamp(0) == (5, START_MS, 4)
 
 
-def test_a_start_offset_and_a_high_watermark_survive_by_their_checkpoints(tmp_path: Path) -> None:
+def test_the_log_start_offset_and_high_watermark_are_checkpointed(tmp_path: Path) -> None:
     time = Time()
     directory = open_directory(tmp_path, time)
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig())

@@ -17,7 +17,7 @@ from odradek_wire.uuid import uuid_from_text
 DISK = RealDisk()
 
 
-def test_an_offset_checkpoint_has_kafkas_lines_and_is_replaced_as_a_whole(tmp_path: Path) -> None:
+def test_an_offset_checkpoint_has_kafkas_format(tmp_path: Path) -> None:
     path = str(tmp_path / "c")
     offsets = {("a-b.c", 0): 5, ("t", 11): 1 << 40}
     write_offsets(DISK, path, offsets)
@@ -33,7 +33,7 @@ def test_a_missing_or_empty_checkpoint_has_no_entry(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [b"7\n0\n", b"0\n", b"0\n2\nt 0 1\n", b"0\n1\nt 0\n", b"0\n1\nt x 1\n", b"0\nmany\n"])
-def test_a_damaged_checkpoint_says_so(tmp_path: Path, text: bytes) -> None:
+def test_a_damaged_checkpoint_is_corrupt(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "c").write_bytes(text)
     with pytest.raises(CorruptLogError):
         read_offsets(DISK, str(tmp_path / "c"))
@@ -57,7 +57,7 @@ def test_meta_properties_are_read_and_written_as_kafka_does() -> None:
     assert old.encode(1_795_244_335_000) == _VERSION_0
 
 
-def test_escapes_and_comments_of_java_properties_are_understood() -> None:
+def test_escapes_and_comments_of_java_properties_are_read() -> None:
     text = b"! comment\n  version = 1 \nnode.id:7\ncluster.id=a\\:b\\=c\nunknown=1\n"
     assert MetaProperties.decode(text, "m") == MetaProperties(1, "a:b=c", 7)
 
@@ -101,7 +101,7 @@ _HEX = "0123456789abcdef" * 2
         ("t-0.1-delete", None),
     ],
 )
-def test_directory_names(name: str, parsed: tuple[str, int, str] | None) -> None:
+def test_names_of_partition_directories_are_parsed(name: str, parsed: tuple[str, int, str] | None) -> None:
     assert file_names.parse_dir(name) == parsed
 
 

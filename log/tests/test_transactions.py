@@ -64,7 +64,7 @@ def test_aborted_transactions_are_those_in_the_range_that_is_read(tmp_path: Path
     assert log.aborted_transactions(7, 9) == [SECOND]
 
 
-def test_truncation_and_recovery_write_the_index_anew(tmp_path: Path) -> None:
+def test_truncation_removes_entries_of_the_transaction_index(tmp_path: Path) -> None:
     log = _with_transactions(tmp_path)
     log.truncate_to(10)
     assert log.aborted_transactions(0, 10) == [FIRST]
@@ -99,7 +99,7 @@ def _reopened(path: Path, time: Time, config: LogConfig | None = None) -> Log:
     return directory.logs["t", 0]
 
 
-def test_a_torn_index_is_made_whole_before_something_is_added(tmp_path: Path) -> None:
+def test_a_torn_transaction_index_is_rebuilt_at_the_start(tmp_path: Path) -> None:
     time = Time()
     directory = open_directory(tmp_path, time)
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
@@ -131,7 +131,7 @@ def test_recovery_reads_all_unflushed_batches_despite_later_snapshots(tmp_path: 
     assert _reopened(tmp_path, time).aborted_transactions(0, 4) == [AbortedTransaction(7, 0, 2, 3)]
 
 
-def test_after_a_clean_shutdown_nothing_is_read_and_the_index_is_believed(tmp_path: Path) -> None:
+def test_a_start_after_a_clean_shutdown_trusts_the_transaction_index(tmp_path: Path) -> None:
     time = Time()
     directory = open_directory(tmp_path, time)
     _produce(log := directory.create_log("t", 0, TOPIC_ID, LogConfig()), 7, 0)
@@ -189,13 +189,13 @@ def test_aborted_transactions_reach_to_the_next_indexed_batch(tmp_path: Path) ->
     assert log.aborted_transactions_of_slice(24, last) == [AbortedTransaction(8, 24, 26, 27)]
 
 
-def test_an_index_that_memory_did_without_is_read_again(tmp_path: Path) -> None:
+def test_an_unloaded_transaction_index_is_read_again(tmp_path: Path) -> None:
     log = _with_transactions(tmp_path)
     log.segments.first.unload_indexes()
     assert log.aborted_transactions(0, 11) == [FIRST, SECOND]
 
 
-def test_an_index_of_an_unknown_version_takes_the_log_offline(tmp_path: Path) -> None:
+def test_a_transaction_index_of_unknown_version_takes_the_log_offline(tmp_path: Path) -> None:
     log = _with_transactions(tmp_path)
     log.segments.first.unload_indexes()
     (tmp_path / "t-0" / TXN_INDEX).write_bytes(b"\0\1" + bytes(32))
@@ -204,7 +204,7 @@ def test_an_index_of_an_unknown_version_takes_the_log_offline(tmp_path: Path) ->
     assert log.offline_cause is not None
 
 
-def test_retention_takes_indexes_with_their_segments_and_leaves_the_others(tmp_path: Path) -> None:
+def test_retention_deletes_the_transaction_indexes_of_its_segments(tmp_path: Path) -> None:
     time = Time()
     config = LogConfig(retention_ms=1000)
     log = open_directory(tmp_path, time).create_log("t", 0, TOPIC_ID, config)

@@ -230,7 +230,7 @@ def last_of_each_key(records: list[Record]) -> dict[bytes | None, tuple[int, byt
 
 
 @pytest.mark.parametrize("compact", [False, True], ids=["deleted", "compacted"])
-def test_readers_of_committed_records_get_them_all_and_no_others(tmp_path: Path, compact: bool) -> None:
+def test_read_committed_returns_all_committed_records_and_no_others(tmp_path: Path, compact: bool) -> None:
     for seed in range(SEEDS):
         chance = random.Random(f"{seed} {compact}")
         story = Story(tmp_path / str(seed), chance, compact=compact)

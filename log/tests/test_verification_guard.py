@@ -67,7 +67,7 @@ def test_a_transactional_batch_without_a_guard_is_rejected() -> None:
     assert producers.check(header(1)) is None
 
 
-def test_within_a_transaction_nothing_is_asked_and_nothing_needed() -> None:
+def test_a_batch_of_an_ongoing_transaction_needs_no_verification() -> None:
     producers = ProducerStateManager(HOUR_MS)
     begin(producers)
     producers.update(header(), 10)
@@ -128,7 +128,7 @@ def test_under_version_2_an_unknown_producer_begins_with_sequence_0() -> None:
         assert error(producers.check(header(4), mine)) is expected
 
 
-def test_a_repeated_batch_is_known_again_after_the_end_of_its_transaction() -> None:
+def test_a_repeated_batch_is_a_duplicate_after_its_transaction() -> None:
     producers = ProducerStateManager(HOUR_MS)
     producers.update(header(0), 10)
     end(producers, epoch=0)
