@@ -1,4 +1,4 @@
-"""Running the cleaner over a log, as a broker does but in one go."""
+"""Passes of the cleaner over a log, on one thread, and batches with keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIMITS = CleanerConfig(dedupe_buffer_bytes=1 << 20, load_factor=0.9, io_buffer_b
 
 
 def begin(log: Log, *, config: CleanerConfig = LIMITS, last_stable: int | None = None) -> Cleaner:
-    """However clean the log is already."""
+    """Begin a pass, over the whole log if nothing is dirty."""
     now_ms = log.env.wall_ms()
     to_clean = log_to_clean(log, log.log_end_offset if last_stable is None else last_stable, now_ms)
     if not to_clean.cleanable_bytes:
@@ -34,7 +34,7 @@ def clean(
     between: Callable[[], object] = lambda: None,
     slice_us: int = 100,
 ) -> Cleaner:
-    """One pass; `between` is called after every slice."""
+    """Run one pass; `between` is called after every slice."""
     cleaning = begin(log, config=config, last_stable=last_stable)
     cleaning.slice_us = slice_us
     slices = cleaning.slices()
@@ -57,7 +57,7 @@ def keyed(
     transactional: bool = False,
     compression: Compression = Compression.NONE,
 ) -> bytearray:
-    """A producer's batch of these keys and values. `producer` is (id, epoch, base sequence)."""
+    """Return a producer's batch of these keys and values. `producer` is (id, epoch, base sequence)."""
     builder = BatchBuilder(
         compression=compression,
         producer_id=producer[0],
@@ -88,7 +88,7 @@ def end_transaction(log: Log, producer_id: int, *, commit: bool, producer_epoch:
 
 
 def left(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
-    """(offset, key, value) of every record that a consumer reads."""
+    """Return (offset, key, value) of every record that a consumer reads."""
     return [(record.offset, record.key, record.value) for record in read_all(log)]
 
 

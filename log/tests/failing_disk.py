@@ -1,4 +1,4 @@
-"""A disk that fails when a test says so; everything else is the real one's."""
+"""The real disk, with calls that fail as a test plans them."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _CALLS = (
 
 
 class FailingDisk(RealDisk):
-    """Counts its calls, and raises where `fail` says so."""
+    """Records its calls, and raises at those that `fail` names."""
 
     def __init__(self, root: Path) -> None:
-        """`root` is the test's own directory: only calls on it and below it fail, and `fail` does not see its name."""
+        """`root` is the test's own directory: only calls on it and below it fail. `fail` gets paths without it."""
         super().__init__(sync=False)
         self._root = os.fspath(root)
         self.calls: list[str] = []
@@ -42,7 +42,7 @@ class FailingDisk(RealDisk):
             setattr(self, name, self._guarded(name, getattr(self, name)))
 
     def fail(self, error: int, when: Callable[[str, str, int], bool]) -> None:
-        """Raise OSError(error) at every call for which `when(name, path, number of the call)` holds.
+        """Raise OSError(error) at every call for which `when(name, path, number of the call)` is true.
 
         The path begins with a slash and is relative to the root, which pytest names after the test and the user
         (`/tmp/pytest-of-root/pytest-0/…`). The path of a call on a descriptor is that of its file."""
@@ -67,6 +67,6 @@ class FailingDisk(RealDisk):
         return guarded
 
     def _below_root(self, path: str) -> str | None:
-        """The path relative to the root; None for one elsewhere, empty when the file of a descriptor is unknown."""
+        """Return the path relative to the root: None outside it, empty if the file of a descriptor is unknown."""
         below = path.removeprefix(self._root)
         return below if not path or (below != path and below[:1] in ("", "/")) else None

@@ -26,7 +26,7 @@ TOPIC_ID = Uuid(bytes(range(16)))
 
 
 class Time:
-    """A wall clock and the callbacks that wait for it."""
+    """A wall clock that a test moves, and the delayed callbacks."""
 
     def __init__(self) -> None:
         self.now_ms = START_MS
@@ -47,36 +47,41 @@ class Time:
             callback()
 
 
-class Sentences:
+class RecordingReporter:
     """A reporter that keeps its events."""
 
     def __init__(self) -> None:
-        self.said: list[tuple[str, str, dict[str, object]]] = []
+        self.logged: list[tuple[str, str, dict[str, object]]] = []
 
     def info(self, event: str, /, **fields: object) -> None:
-        self.said.append(("info", event, fields))
+        self.logged.append(("info", event, fields))
 
     def warning(self, event: str, /, **fields: object) -> None:
-        self.said.append(("warning", event, fields))
+        self.logged.append(("warning", event, fields))
 
     def error(self, event: str, /, **fields: object) -> None:
-        self.said.append(("error", event, fields))
+        self.logged.append(("error", event, fields))
 
     def events(self, level: str) -> list[str]:
-        return [event for said_level, event, _ in self.said if said_level == level]
+        return [event for logged_level, event, _ in self.logged if logged_level == level]
 
 
 def open_directory(
-    path: Path, time: Time, *, disk: Disk | None = None, open_files: int = 512, reporter: Sentences | None = None
+    path: Path,
+    time: Time,
+    *,
+    disk: Disk | None = None,
+    open_files: int = 512,
+    reporter: RecordingReporter | None = None,
 ) -> LogDirectory:
-    """A log directory on a test's clock; nothing waits for the platter."""
+    """Return a log directory on the test's clock; without `disk`, nothing is synced."""
     return LogDirectory.open(
         path,
         wall_ms=time.wall_ms,
         later=time.later,
         disk=disk or RealDisk(sync=False),
         open_files=open_files,
-        reporter=reporter or Sentences(),
+        reporter=reporter or RecordingReporter(),
     )
 
 
@@ -89,7 +94,7 @@ def batch(
     compression: Compression = Compression.NONE,
     transactional: bool = False,
 ) -> bytearray:
-    """A producer's batch with these values. `producer` is (id, epoch, base sequence)."""
+    """Return a producer's batch with these values. `producer` is (id, epoch, base sequence)."""
     builder = BatchBuilder(
         compression=compression,
         producer_id=producer[0],
@@ -110,7 +115,7 @@ def append(log: Log, *values: bytes, epoch: int = 0, timestamp: int = START_MS) 
 
 
 def read_all(log: Log, start: int | None = None, max_bytes: int = 1 << 20) -> list[Record]:
-    """Every record from `start` on, fetched slice after slice as a consumer does."""
+    """Return every record from `start` on, read slice after slice as a consumer does."""
     offset = log.log_start_offset if start is None else start
     records: list[Record] = []
     while (piece := log.read(offset, max_bytes)) is not None:

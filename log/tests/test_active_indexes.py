@@ -1,4 +1,4 @@
-"""The index files of the active segment: Kafka's tools can read them at any time, and nothing depends on them."""
+"""The index files of the active segment: Kafka's tools can read them at any time, and recovery does not need them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from log.tests.failing_disk import FailingDisk
-from log.tests.log_kit import START_MS, TOPIC_ID, Sentences, Time, append, batch, open_directory, read_all
+from log.tests.log_kit import START_MS, TOPIC_ID, RecordingReporter, Time, append, batch, open_directory, read_all
 
 from odradek_log.directory import LogDirectory
 from odradek_log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
@@ -31,7 +31,7 @@ def fill(log: Log, count: int) -> None:
 
 
 def assert_files_follow(log: Log, at_least: int) -> None:
-    """Both files hold the beginning of what the indexes in memory hold, and so many entries or more."""
+    """Assert that both files have the first entries of the indexes in memory, at least `at_least`."""
     segment = log.segments.active
     offsets = Path(segment.path(".index")).read_bytes()
     times = Path(segment.path(".timeindex")).read_bytes()
@@ -128,8 +128,8 @@ def test_sealed_and_rebuilt_indexes_are_equal(tmp_path: Path, end: str) -> None:
 
 
 def test_batches_are_appended_while_index_files_cannot_be_written(tmp_path: Path) -> None:
-    disk, sentences = FailingDisk(tmp_path), Sentences()
-    directory = open_directory(tmp_path, Time(), disk=disk, reporter=sentences)
+    disk, reporter = FailingDisk(tmp_path), RecordingReporter()
+    directory = open_directory(tmp_path, Time(), disk=disk, reporter=reporter)
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     disk.fail(errno.ENOSPC, lambda _name, path, _: path.endswith("index"))
     fill(log, 100)
@@ -137,7 +137,7 @@ def test_batches_are_appended_while_index_files_cannot_be_written(tmp_path: Path
     disk.heal()
     fill(log, 64)
     assert_files_follow(log, 128)
-    assert sentences.said == []
+    assert reporter.logged == []
 
 
 def test_deleted_index_files_of_the_active_segment_are_written_again(tmp_path: Path) -> None:

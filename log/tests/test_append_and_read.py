@@ -1,4 +1,4 @@
-"""Appending as leader and as follower, and reading back: offsets, limits, sizes, and the descriptors behind."""
+"""Appends as leader and as follower, and reads: offsets, limits, sizes, and file descriptors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from log.tests.log_kit import (
     SMALL,
     START_MS,
     TOPIC_ID,
-    Sentences,
+    RecordingReporter,
     Time,
     append,
     batch,
@@ -106,7 +106,7 @@ def test_a_compacted_topic_needs_keys_and_compression_type_recompresses(tmp_path
 def test_strict_validation_reads_the_timestamps_of_records(tmp_path: Path) -> None:
     log = _log(tmp_path)
     lying = batch(b"a", b"b")
-    # A header that claims a newer maximum than its records have, its checksum made right.
+    # The header has a larger maximum timestamp than the records; set_max_timestamp corrects the CRC.
     set_max_timestamp(lying, read_header(lying), TimestampType.CREATE_TIME, START_MS + 1000)
     assert isinstance(log.append(bytearray(lying), 0, strict=True), AppendInfo)
     assert log.offset_of_max_timestamp() == (0, START_MS, 0)
@@ -129,7 +129,7 @@ def test_a_segment_rolls_after_segment_ms_and_with_a_full_index(tmp_path: Path) 
     tiny = _log(tmp_path / "tiny", index_interval_bytes=0, segment_index_bytes=36)
     for at in range(10):
         append(tiny, b"x", timestamp=START_MS + at)
-    # Of three places in the time index the last is for the entry that ends it.
+    # The time index has room for three entries; the last is reserved for the end of the segment.
     assert [segment.base_offset for segment in tiny.segments] == [0, 3, 6, 9]
 
 
@@ -287,12 +287,12 @@ def test_flush_messages_forces_the_log_to_the_disk(tmp_path: Path) -> None:
 
 
 def test_a_log_without_errors_logs_nothing(tmp_path: Path) -> None:
-    sentences = Sentences()
-    directory = open_directory(tmp_path, Time(), reporter=sentences)
+    reporter = RecordingReporter()
+    directory = open_directory(tmp_path, Time(), reporter=reporter)
     directory.load(lambda _: LogConfig())
     append(directory.create_log("t", 0, TOPIC_ID, LogConfig()), b"a")
     directory.close()
-    assert sentences.said == []
+    assert reporter.logged == []
 
 
 def test_malformed_records_do_not_stop_a_look_up_by_timestamp(tmp_path: Path) -> None:

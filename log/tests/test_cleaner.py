@@ -50,7 +50,7 @@ def test_the_last_record_of_each_key_keeps_its_offset(tmp_path: Path) -> None:
     assert left(log) == [each for each in before if each[0] >= sealed or last[each[1]] == each[0]]
     assert log.size_bytes < size / 2
     assert log.cleaner.checkpoint == sealed
-    # Looking up by timestamp finds what is left.
+    # A look-up by timestamp finds the first record that is left.
     assert log.offset_for_timestamp(0) == (left(log)[0][0], read_all(log)[0].timestamp, 0)
 
 
@@ -182,7 +182,7 @@ def test_aborted_records_are_removed_and_their_marker_after_the_horizon(tmp_path
     log = _log(tmp_path, time)
     write(log, keyed((b"a", b"1")), keyed((b"a", b"2"), producer=(5, 0, 0), transactional=True))
     end_transaction(log, 5, commit=False)
-    # Both producers go on, so that nothing is kept for their sakes.
+    # The producer writes more, so that no empty batch stays for its last sequence.
     write(log, keyed((b"z", b"3"), producer=(5, 0, 1), transactional=True))
     end_transaction(log, 5, commit=True)
     log.roll()
@@ -191,7 +191,7 @@ def test_aborted_records_are_removed_and_their_marker_after_the_horizon(tmp_path
     clean(log)
     controls = [record.offset for record in read_all(log) if record.key is not None and len(record.key) == 4]
     assert [record.offset for record in read_all(log) if record.offset not in controls] == [0, 3, 5]
-    # The marker of what was aborted stood behind records when this pass met it, and stays with its entry.
+    # Before this pass the aborted transaction had records, so that its marker and its index entry stay.
     assert controls == [2, 4]
     assert [(each.first_offset, each.last_offset) for each in log.aborted_transactions(0, 5)] == [(1, 2)]
     clean(log)
@@ -276,7 +276,7 @@ def test_a_truncation_below_the_first_dirty_offset_lowers_it(tmp_path: Path) -> 
 
 
 def test_a_truncation_into_a_gap_ends_the_log_there(tmp_path: Path) -> None:
-    """A follower must be able to copy the cleaned log of a leader from any offset on."""
+    """A follower can then copy the leader's cleaned log from any offset on."""
     log = _log(tmp_path)
     for value in (b"1", b"2", b"3"):
         write(log, keyed((b"a", value)))
@@ -371,7 +371,7 @@ def test_the_cleaner_checkpoint_has_kafkas_format_and_is_read_at_a_start(tmp_pat
     directory.close_without_writing()
     directory, log = _opened(tmp_path)
     assert log.cleaner.checkpoint == 2
-    # Of a partition that is deleted nothing is remembered, should its name come back.
+    # A new partition of the same name has no checkpoint.
     directory.delete_log("t", 0, "0" * 32)
     assert directory.create_log("t", 0, TOPIC_ID, COMPACT).cleaner.checkpoint is None
     assert (tmp_path / "cleaner-offset-checkpoint").read_bytes() == b"0\n0\n"
@@ -443,7 +443,7 @@ def test_a_large_batch_is_cleaned_in_slices_as_in_one_step(
             nonlocal count
             count += 1
 
-        for _ in range(3):  # the second time tombstones have a horizon, the third time it is over
+        for _ in range(3):  # before the second pass tombstones have a delete horizon, before the third it is over
             cleaner_config = CleanerConfig(keys_in_map * BYTES_PER_ENTRY, 1.0, 1 << 16)
             clean(log, slice_us=slice_us, config=cleaner_config, between=one_more)
             found.append([piece.tobytes() for piece in pieces_of(log)])
@@ -451,7 +451,7 @@ def test_a_large_batch_is_cleaned_in_slices_as_in_one_step(
         left_over.append(found)
         slices.append(count)
     assert left_over[0] == left_over[1]
-    # Looked at, and put into the map; looked at again, judged, and chosen.
+    # A record takes part in several slices: read, put into the map; read again, filtered, and kept.
     assert slices[0] > 4 * 600 / 7
     assert slices[1] < 100
 

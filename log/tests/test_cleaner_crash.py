@@ -1,4 +1,4 @@
-"""A pass of the cleaner that ends at any of its disk's operations: the next start finds a log that holds the same."""
+"""A pass of the cleaner ends at any disk operation: after the next start the log has the same committed records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from log.tests.cleaner_kit import begin, clean, end_transaction, keyed, last_of_each_key, write
 from log.tests.failing_disk import FailingDisk
 from log.tests.log_kit import TOPIC_ID, Time, open_directory
-from log.tests.pulled_plug import PulledPlug
+from log.tests.power_loss_disk import PowerLossDisk
 
 from odradek_log.cleaner.cleaner import SegmentReplacement
 from odradek_log.directory import LogDirectory
@@ -25,7 +25,7 @@ CONFIG = LogConfig(cleanup_policy=("compact",), segment_bytes=1200, index_interv
 
 
 def _fill(path: Path) -> None:
-    """A partition `t-0` of a dozen segments with transactions, cleaned once and dirty again, properly closed."""
+    """Write a partition `t-0` of a dozen segments with transactions, cleaned once and dirty again; close it cleanly."""
     directory = open_directory(path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     sequences = {5: 0, 6: 0}
@@ -74,7 +74,7 @@ def _producers(log: Log) -> dict[int, tuple[int, int, int]]:
 
 
 def _clean_as_far_as_possible(log: Log) -> None:
-    """Until the disk fails; as a broker whose process goes on, or not."""
+    """Run a pass until it is complete or the disk fails."""
     with suppress(OSError):
         cleaning = begin(log)
         for step in cleaning.slices():
@@ -89,7 +89,7 @@ def _clean_as_far_as_possible(log: Log) -> None:
 def test_a_pass_that_fails_at_any_disk_operation_loses_no_record(
     tmp_path: Path, crash: bool, clean_shutdown: bool
 ) -> None:
-    """A `crash` fails every operation from the n-th on, else the n-th alone does, as on a disk full for a moment."""
+    """With `crash` every operation from the n-th on fails, else only the n-th, as on a disk that is full briefly."""
     _fill(tmp_path / "filled")
     if not clean_shutdown:
         (tmp_path / "filled" / ".kafka_cleanshutdown").unlink()
@@ -149,13 +149,13 @@ def test_a_crash_while_undoing_a_replacement_does_not_complete_it(tmp_path: Path
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_power_loss_after_a_pass_loses_no_record(tmp_path: Path, seed: int) -> None:
-    """The new segments are on the disk before the old ones go."""
+    """The new segments are on the disk before the old ones are removed."""
     _fill(tmp_path)
-    disk = PulledPlug()
+    disk = PowerLossDisk()
     directory = open_directory(tmp_path, Time(), disk=disk)
     directory.load(lambda _: CONFIG)
     log = directory.logs["t", 0]
-    # Written outside the disk of the test, so that it counts as synced.
+    # These files were written without this disk: count them as synced.
     for file in tmp_path.rglob("*"):
         if file.is_file():
             disk.sync_file(str(file))
@@ -164,6 +164,6 @@ def test_a_power_loss_after_a_pass_loses_no_record(tmp_path: Path, seed: int) ->
     directory.prepare_checkpoints()
     directory.write_checkpoints()
     directory.close_without_writing()
-    disk.pull(tmp_path, random.Random(seed))
+    disk.lose_power(tmp_path, random.Random(seed))
     log = _opened(tmp_path).logs["t", 0]
     assert (_committed(log), _producers(log)) == (held, producers)

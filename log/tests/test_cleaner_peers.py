@@ -1,4 +1,4 @@
-"""Apache Kafka as the cleaner's witness: of the same log it leaves what we leave, and it reads what we left."""
+"""Apache Kafka as the oracle of the cleaner: it cleans a log to the same batches, and reads a log cleaned here."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ COMPACT = LogConfig.from_configs({**SEGMENTS, "cleanup.policy": "compact"})
 
 
 def _produce(kafka: ApacheKafka, topics: tuple[str, ...]) -> None:
-    """The same to all: keys again and again, tombstones, transactions that commit and abort, codecs, producers that
-    come and go."""
+    """Produce the same records to all topics: repeated keys, tombstones, committed and aborted transactions, all
+    codecs, several producers."""
     chance = random.Random(5)
     own = {"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 5, "partitioner": "consistent"}
     for round_ in range(8):
@@ -72,7 +72,7 @@ def _batches(partition: Path) -> list[object]:
 
 
 def _tombstones(partition: Path, end: int) -> list[int]:
-    """The offsets below `end` of records without a value."""
+    """Return the offsets of tombstones below `end`."""
     found: list[int] = []
     for file in sorted(partition.glob("*.log")):
         data = file.read_bytes()
@@ -106,9 +106,9 @@ def _committed(kafka: ApacheKafka, topic: str) -> list[tuple[int, bytes | None, 
         consumer.close()
 
 
-def _wait_for(what: Callable[[], bool]) -> None:
+def _wait_for(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 120
-    while not what():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
@@ -123,7 +123,7 @@ def _set(admin: AdminClient, topic: str, **configs: str) -> None:
 
 
 def _clean_here(path: Path, topic: str, clock: Time) -> int:
-    """A pass over a partition of a directory that Kafka has closed; where its active segment begins."""
+    """Clean a partition in a directory that Kafka has closed; return the base offset of its active segment."""
     directory = open_directory(path, clock)
     directory.load(lambda _: COMPACT)
     assert directory.failed == {}
@@ -138,7 +138,7 @@ def _clean_here(path: Path, topic: str, clock: Time) -> int:
 
 
 def _copied(kafka: ApacheKafka, path: Path) -> Path:
-    """The topic that Kafka cleans, to be cleaned by us, with what Kafka knows of its earlier passes."""
+    """Copy the topic that Kafka cleans, and Kafka's cleaner checkpoint, to clean them here; return the copy's path."""
     path.mkdir()
     shutil.copytree(kafka.data_directory / "theirs-0", path / "theirs-0")
     checkpoint = kafka.data_directory / "cleaner-offset-checkpoint"

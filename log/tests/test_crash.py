@@ -6,7 +6,17 @@ import shutil
 from pathlib import Path
 
 import pytest
-from log.tests.log_kit import START_MS, TOPIC_ID, Sentences, Time, append, batch, open_directory, read_all, values
+from log.tests.log_kit import (
+    START_MS,
+    TOPIC_ID,
+    RecordingReporter,
+    Time,
+    append,
+    batch,
+    open_directory,
+    read_all,
+    values,
+)
 
 from odradek_log.append import AppendInfo
 from odradek_log.directory import LogDirectory
@@ -20,7 +30,7 @@ LOG = "00000000000000000000.log"
 
 
 def _crashed(path: Path, batches: int = 3, config: LogConfig = CONFIG) -> list[tuple[int, bytes | None]]:
-    """A partition `t-0` whose owner was killed; returns what it held."""
+    """Write a partition `t-0` and close it as a kill does; return its records."""
     directory = open_directory(path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, config)
     for at in range(batches):
@@ -30,13 +40,13 @@ def _crashed(path: Path, batches: int = 3, config: LogConfig = CONFIG) -> list[t
     return held
 
 
-def _opened(path: Path, reporter: Sentences | None = None) -> LogDirectory:
+def _opened(path: Path, reporter: RecordingReporter | None = None) -> LogDirectory:
     directory = open_directory(path, Time(), reporter=reporter)
     directory.load(lambda _: CONFIG)
     return directory
 
 
-def _log(path: Path, reporter: Sentences | None = None) -> Log:
+def _log(path: Path, reporter: RecordingReporter | None = None) -> Log:
     directory = _opened(path, reporter)
     assert directory.failed == {}
     return directory.logs["t", 0]
@@ -64,9 +74,9 @@ def test_a_last_batch_of_zeros_or_garbage_is_truncated(tmp_path: Path) -> None:
         path = tmp_path / name
         shutil.copytree(tmp_path / "whole", path)
         (path / "t-0" / LOG).write_bytes(data[:last] + tail)
-        sentences = Sentences()
-        assert values(read_all(_log(path, sentences))) == held[:-2]
-        assert sentences.events("warning") == ["truncating a torn tail"]
+        reporter = RecordingReporter()
+        assert values(read_all(_log(path, reporter))) == held[:-2]
+        assert reporter.events("warning") == ["truncating a torn tail"]
 
 
 def test_damage_before_valid_batches_takes_the_partition_offline(tmp_path: Path) -> None:
@@ -83,11 +93,11 @@ def test_damage_before_valid_batches_takes_the_partition_offline(tmp_path: Path)
         path = tmp_path / str(position)
         shutil.copytree(tmp_path / "whole", path)
         (path / "t-0" / LOG).write_bytes(damaged)
-        sentences = Sentences()
-        directory = _opened(path, sentences)
+        reporter = RecordingReporter()
+        directory = _opened(path, reporter)
         assert list(directory.failed) == [("t", 0)], position
         assert isinstance(directory.failed["t", 0], CorruptLogError)
-        assert sentences.events("error") == ["partition stays offline"]
+        assert reporter.events("error") == ["partition stays offline"]
         assert (path / "t-0" / LOG).read_bytes() == damaged
         directory.close_without_writing()
 
@@ -152,10 +162,10 @@ def test_an_index_that_points_beyond_its_log_is_rebuilt(tmp_path: Path) -> None:
         append(log, b"%d" % at * 20)
     directory.close()
     (tmp_path / "t-0" / LOG.replace(".log", ".index")).write_bytes(b"\x00\x00\x00\x02\x00\x10\x00\x00")
-    sentences = Sentences()
-    log = _log(tmp_path, sentences)
+    reporter = RecordingReporter()
+    log = _log(tmp_path, reporter)
     assert values(read_all(log)) == [(at, b"%d" % at * 20) for at in range(5)]
-    assert sentences.events("warning") == ["rebuilding missing or damaged indexes"]
+    assert reporter.events("warning") == ["rebuilding missing or damaged indexes"]
 
 
 def _produce(log: Log, sequence: int, epoch: int = 0) -> object:
@@ -235,8 +245,8 @@ def test_a_complete_replacement_of_segments_is_finished_at_the_start(tmp_path: P
     names = {f"{base:020d}" for base in range(4)}
     merged = b"".join((folder / f"{name}.log").read_bytes() for name in sorted(names)[:3])
     (folder / f"{LOG}.swap").write_bytes(merged)
-    sentences = Sentences()
-    log = _log(tmp_path, sentences)
+    reporter = RecordingReporter()
+    log = _log(tmp_path, reporter)
     assert values(read_all(log)) == held
     assert [segment.base_offset for segment in log.segments] == [0, 3, 4]
 

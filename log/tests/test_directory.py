@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from log.tests.failing_disk import FailingDisk
-from log.tests.log_kit import TOPIC_ID, Sentences, Time, append, open_directory, read_all, values
+from log.tests.log_kit import TOPIC_ID, RecordingReporter, Time, append, open_directory, read_all, values
 
 from odradek_log.log_config import LogConfig
 from odradek_log.log_errors import LogDirectoryError
@@ -161,17 +161,17 @@ def test_a_deleted_partition_is_renamed_now_and_removed_after_the_delay(tmp_path
 
 
 def test_a_stray_partition_is_renamed(tmp_path: Path) -> None:
-    time, sentences = Time(), Sentences()
+    time, reporter = Time(), RecordingReporter()
     directory = open_directory(tmp_path, time)
     append(directory.create_log("t", 0, TOPIC_ID, LogConfig()), b"a")
     directory.set_aside_as_stray("t", 0, _HEX)
     directory.close()
-    directory = open_directory(tmp_path, time, reporter=sentences)
+    directory = open_directory(tmp_path, time, reporter=reporter)
     directory.load(lambda _: LogConfig())
     time.advance(1 << 40)
     assert directory.logs == {}
     assert (tmp_path / f"t-0.{_HEX}-stray" / "partition.metadata").exists()
-    assert sentences.events("warning") == ["ignoring a stray partition"]
+    assert reporter.events("warning") == ["ignoring a stray partition"]
 
 
 def test_the_metadata_log_is_not_loaded_as_a_partition(tmp_path: Path) -> None:
@@ -191,12 +191,12 @@ def test_a_damaged_checkpoint_is_ignored_and_logged(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     append(directory.create_log("t", 0, TOPIC_ID, LogConfig()), b"a")
     directory.close()
-    (tmp_path / "recovery-point-offset-checkpoint").write_bytes(b"what is this")
-    sentences = Sentences()
-    directory = open_directory(tmp_path, Time(), reporter=sentences)
+    (tmp_path / "recovery-point-offset-checkpoint").write_bytes(b"no checkpoint")
+    reporter = RecordingReporter()
+    directory = open_directory(tmp_path, Time(), reporter=reporter)
     directory.load(lambda _: LogConfig())
     assert values(read_all(directory.logs["t", 0])) == [(0, b"a")]
-    assert sentences.events("error") == ["ignoring a damaged checkpoint"]
+    assert reporter.events("error") == ["ignoring a damaged checkpoint"]
 
 
 def test_settings_have_kafkas_names_and_unknown_ones_are_ignored() -> None:
@@ -220,7 +220,7 @@ def test_the_newest_checkpoint_wins_in_any_order_of_writers(tmp_path: Path) -> N
     directory = open_directory(tmp_path, Time())
     assert directory.prepare_high_watermarks({("t", 0): 1})
     assert directory.prepare_high_watermarks({("t", 0): 2})
-    # The two writers of these offers may run in any order.
+    # Two threads write, in any order: the first writes the newest content, the second nothing.
     directory.write_high_watermarks()
     (tmp_path / "replication-offset-checkpoint").unlink()
     directory.write_high_watermarks()
@@ -268,7 +268,7 @@ def test_a_promoted_future_log_ignores_the_offsets_of_a_deleted_namesake(tmp_pat
     disk.heal()
     disk.calls.clear()
     directory.promote_future_log("t", 0)
-    assert "sync_directory" in disk.calls[disk.calls.index("rename") :], "the old log goes after this"
+    assert "sync_directory" in disk.calls[disk.calls.index("rename") :], "the old log is deleted after this"
     directory.close_without_writing()
     directory = open_directory(tmp_path, Time())
     directory.load(lambda _: LogConfig())
@@ -276,14 +276,14 @@ def test_a_promoted_future_log_ignores_the_offsets_of_a_deleted_namesake(tmp_pat
 
 
 def test_a_log_that_raises_at_close_does_not_affect_the_others(tmp_path: Path) -> None:
-    reporter = Sentences()
+    reporter = RecordingReporter()
     directory = open_directory(tmp_path, Time(), reporter=reporter)
     for index in range(3):
         append(directory.create_log("t", index, TOPIC_ID, LogConfig()), b"a")
     directory.logs["t", 0].producers = None  # type: ignore[assignment]
     directory.close()
     assert [log.is_closed for log in directory.logs.values()] == [False, True, True]
-    assert [fields["partition"] for _, _, fields in reporter.said] == ["t-0"]
+    assert [fields["partition"] for _, _, fields in reporter.logged] == ["t-0"]
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
     directory = open_directory(tmp_path, Time())
     directory.load(lambda _: LogConfig())
@@ -317,7 +317,7 @@ def test_a_checkpoint_has_the_recovery_points_of_its_preparation(tmp_path: Path)
 
 
 def test_one_of_two_future_logs_of_a_partition_is_removed(tmp_path: Path) -> None:
-    time, reporter = Time(), Sentences()
+    time, reporter = Time(), RecordingReporter()
     directory = open_directory(tmp_path, time)
     append(directory.create_future_log("t", 0, TOPIC_ID, LogConfig(), "1" * 32), b"a")
     directory.close()
@@ -326,7 +326,7 @@ def test_one_of_two_future_logs_of_a_partition_is_removed(tmp_path: Path) -> Non
     directory.load(lambda _: LogConfig())
     kept, removed = (f"{tmp_path}/t-0.{digit * 32}-future" for digit in "12")
     assert [log.directory for log in directory.futures.values()] == [kept]
-    assert reporter.said == [
+    assert reporter.logged == [
         ("warning", "removing a second future log of a partition", {"directory": removed, "kept": kept})
     ]
     time.advance(60_000)

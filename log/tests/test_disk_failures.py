@@ -1,5 +1,5 @@
-"""A full, read-only or dying disk: one partition goes offline with one clear line, its neighbours go on, and nothing
-that was acknowledged is lost."""
+"""A full, read-only or failing disk: one partition goes offline with one line in the log, the others are served, and no
+acknowledged record is lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ from pathlib import Path
 
 import pytest
 from log.tests.failing_disk import FailingDisk
-from log.tests.log_kit import START_MS, TOPIC_ID, Sentences, Time, append, batch, open_directory, read_all, values
+from log.tests.log_kit import (
+    START_MS,
+    TOPIC_ID,
+    RecordingReporter,
+    Time,
+    append,
+    batch,
+    open_directory,
+    read_all,
+    values,
+)
 
 from odradek_log.append import AppendInfo
 from odradek_log.directory import LogDirectory
@@ -20,15 +30,15 @@ from odradek_log.log_errors import LogDirectoryError, LogOfflineError
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100, retention_bytes=1500)
 
 
-def _directory(path: Path, disk: FailingDisk, reporter: Sentences | None = None) -> LogDirectory:
+def _directory(path: Path, disk: FailingDisk, reporter: RecordingReporter | None = None) -> LogDirectory:
     directory = open_directory(path, Time(), disk=disk, reporter=reporter)
     directory.load(lambda _: CONFIG)
     return directory
 
 
 def test_a_full_disk_takes_one_partition_offline_and_loses_nothing(tmp_path: Path) -> None:
-    disk, sentences = FailingDisk(tmp_path), Sentences()
-    directory = _directory(tmp_path, disk, sentences)
+    disk, reporter = FailingDisk(tmp_path), RecordingReporter()
+    directory = _directory(tmp_path, disk, reporter)
     full = directory.create_log("full", 0, TOPIC_ID, CONFIG)
     other = directory.create_log("other", 0, TOPIC_ID, CONFIG)
     append(full, b"kept")
@@ -49,7 +59,7 @@ def test_a_full_disk_takes_one_partition_offline_and_loses_nothing(tmp_path: Pat
             call()
     assert append(other, b"served").first_offset == 0
     assert values(read_all(other)) == [(0, b"served")]
-    assert sentences.said == [
+    assert reporter.logged == [
         (
             "error",
             "partition goes offline",
@@ -95,7 +105,7 @@ def test_a_partial_batch_on_a_full_disk_is_truncated(tmp_path: Path) -> None:
 
 
 def _work(directory: LogDirectory) -> list[bytes]:
-    """Append to `t-0` and `t-1`, with rolls, a truncation, retention and a flush; returns what `t-0` acknowledged."""
+    """Append to `t-0` and `t-1`, with rolls, reads and a flush; return the values that `t-0` acknowledged."""
     acknowledged: list[bytes] = []
     log, other = directory.logs["t", 0], directory.logs["t", 1]
     with suppress(OSError):
@@ -138,16 +148,16 @@ def test_acknowledged_records_survive_a_failure_of_any_disk_call(tmp_path: Path,
 
 
 def test_a_partition_with_an_unreadable_directory_fails_at_start(tmp_path: Path) -> None:
-    disk, sentences = FailingDisk(tmp_path), Sentences()
+    disk, reporter = FailingDisk(tmp_path), RecordingReporter()
     directory = _directory(tmp_path, disk)
     for topic in ("a", "b"):
         append(directory.create_log(topic, 0, TOPIC_ID, CONFIG), b"x")
     directory.close()
     disk.fail(errno.EIO, lambda name, path, _: name == "names" and path.endswith("a-0"))
-    directory = _directory(tmp_path, disk, sentences)
+    directory = _directory(tmp_path, disk, reporter)
     assert list(directory.failed) == [("a", 0)]
     assert list(directory.logs) == [("b", 0)]
-    assert sentences.events("error") == ["partition stays offline"]
+    assert reporter.events("error") == ["partition stays offline"]
 
 
 def test_a_partition_that_cannot_be_created_leaves_the_directory_as_it_was(tmp_path: Path) -> None:
@@ -171,8 +181,8 @@ def test_a_directory_in_use_is_rejected_in_the_same_process_too(tmp_path: Path) 
 
 
 def test_a_checkpoint_that_cannot_be_written_keeps_its_content(tmp_path: Path) -> None:
-    disk, sentences = FailingDisk(tmp_path), Sentences()
-    directory = _directory(tmp_path, disk, sentences)
+    disk, reporter = FailingDisk(tmp_path), RecordingReporter()
+    directory = _directory(tmp_path, disk, reporter)
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     append(log, b"a")
     directory.prepare_high_watermarks({("t", 0): 1})
@@ -184,7 +194,7 @@ def test_a_checkpoint_that_cannot_be_written_keeps_its_content(tmp_path: Path) -
     assert not directory.write_checkpoints()
     assert directory.high_watermarks() == {("t", 0): 1}
     assert append(log, b"b").first_offset == 1
-    assert sentences.events("error") == ["failed to write a checkpoint"] * 3
+    assert reporter.events("error") == ["failed to write a checkpoint"] * 3
     directory.close()
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
 
@@ -205,14 +215,14 @@ def test_checkpoints_keep_the_offsets_of_failed_partitions(tmp_path: Path) -> No
 
 
 def test_a_directory_without_its_clean_shutdown_file_releases_its_lock(tmp_path: Path) -> None:
-    disk, sentences = FailingDisk(tmp_path), Sentences()
-    directory = _directory(tmp_path, disk, sentences)
+    disk, reporter = FailingDisk(tmp_path), RecordingReporter()
+    directory = _directory(tmp_path, disk, reporter)
     append(directory.create_log("t", 0, TOPIC_ID, CONFIG), b"kept")
     disk.fail(errno.ENOSPC, lambda name, path, _: name == "replace_file" and "cleanshutdown" in path)
     directory.close()
     marker = f"{tmp_path}/.kafka_cleanshutdown"
     error = f"[Errno 28] No space left on device: '{marker}'"
-    assert sentences.said == [("error", "failed to write the clean shutdown file", {"file": marker, "error": error})]
+    assert reporter.logged == [("error", "failed to write the clean shutdown file", {"file": marker, "error": error})]
     disk.heal()
     again = _directory(tmp_path, disk)
     assert values(read_all(again.logs["t", 0])) == [(0, b"kept")]
@@ -279,10 +289,10 @@ def test_a_removed_partition_directory_frees_its_name(tmp_path: Path) -> None:
 
 
 def test_a_topic_id_that_cannot_be_written_takes_the_partition_offline(tmp_path: Path) -> None:
-    disk, sentences = FailingDisk(tmp_path), Sentences()
-    log = _directory(tmp_path, disk, sentences).create_log("t", 0, None, CONFIG)
+    disk, reporter = FailingDisk(tmp_path), RecordingReporter()
+    log = _directory(tmp_path, disk, reporter).create_log("t", 0, None, CONFIG)
     disk.fail(errno.ENOSPC, lambda name, _path, _: name == "replace_file")
     with pytest.raises(OSError, match="No space left"):
         log.assign_topic_id(TOPIC_ID)
     assert (log.topic_id, isinstance(log.offline_cause, OSError)) == (None, True)
-    assert sentences.events("error") == ["partition goes offline"]
+    assert reporter.events("error") == ["partition goes offline"]

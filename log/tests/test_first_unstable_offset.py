@@ -1,5 +1,4 @@
-"""Where the oldest transaction begins that is open, or not known to be decided everywhere: what read_committed waits
-for."""
+"""The first unstable offset: that of the oldest transaction that is ongoing, or whose marker is not replicated."""
 
 from __future__ import annotations
 
@@ -109,7 +108,7 @@ def test_a_restart_restores_ongoing_and_unreplicated_transactions(tmp_path: Path
     directory = open_directory(tmp_path, time)
     directory.load(lambda _: LogConfig())
     log = directory.logs["t", 0]
-    # As in Kafka, a snapshot tells of open ones only; what is read again tells of the decided ones as well.
+    # As in Kafka, a snapshot has ongoing transactions only; recovery from the batches finds unreplicated ones, too.
     assert log.first_unstable_offset(4) == (0 if crash else 2)
     assert log.first_unstable_offset(5) == 2
     directory.close()
@@ -149,26 +148,26 @@ def test_leader_and_follower_have_the_same_first_unstable_offset(tmp_path: Path)
 def test_any_order_of_events_gives_the_first_unstable_offset(seed: int) -> None:
     chance = random.Random(seed)
     transactions = UnstableTransactions()
-    still_open: list[int] = []
-    decided: list[tuple[int, int]] = []
+    ongoing: list[int] = []
+    ended: list[tuple[int, int]] = []
     end = high_watermark = 0
     for _ in range(300):
         match chance.randrange(3):
             case 0:
                 transactions.begin(end)
-                still_open.append(end)
+                ongoing.append(end)
                 end += chance.randint(1, 3)
-            case 1 if still_open:
-                first = still_open.pop(chance.randrange(len(still_open)))
+            case 1 if ongoing:
+                first = ongoing.pop(chance.randrange(len(ongoing)))
                 transactions.complete(first, end)
-                decided.append((first, end))
+                ended.append((first, end))
                 end += 1
             case _:
                 high_watermark = chance.randint(high_watermark, end)
                 if chance.random() < 0.3:
                     transactions.on_high_watermark_updated(high_watermark)
-        unstable = still_open + [first for first, marker in decided if marker >= high_watermark]
+        unstable = ongoing + [first for first, marker in ended if marker >= high_watermark]
         assert transactions.first_unstable_offset(high_watermark) == min(unstable, default=None)
         assert transactions.has_any == bool(unstable)
-        assert transactions.first_ongoing_offset == min(still_open, default=None)
+        assert transactions.first_ongoing_offset == min(ongoing, default=None)
     assert len(transactions) <= len(unstable)

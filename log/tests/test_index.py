@@ -1,4 +1,4 @@
-"""The sparse indexes: their bytes, their questions, Kafka's preallocated zeros, and files out of order."""
+"""The sparse indexes: their bytes, look-ups, Kafka's preallocated zeros, and entries out of order."""
 
 from __future__ import annotations
 

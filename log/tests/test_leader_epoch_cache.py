@@ -1,4 +1,4 @@
-"""The leader epoch checkpoint: which epoch began where, and where each ended."""
+"""The start and end offsets of leader epochs, and their checkpoint file."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Flushing on another thread, while the log's own goes on: the recovery point names nothing that was not forced to the
-disk."""
+"""Flushes on another thread, while the log appends: all records below the recovery point are on the disk."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from threading import Thread, get_ident
 
 import pytest
 from log.tests.failing_disk import FailingDisk
-from log.tests.log_kit import TOPIC_ID, Sentences, Time, append, batch, open_directory
+from log.tests.log_kit import TOPIC_ID, RecordingReporter, Time, append, batch, open_directory
 
 from odradek_log.directory import LogDirectory
 from odradek_log.disk import RealDisk
@@ -21,7 +20,7 @@ CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)
 
 
 class WatchedDisk(RealDisk):
-    """Runs `meanwhile` once, in the middle of the next sync, and keeps the names of the files synced by path."""
+    """Calls `meanwhile` once, during the next sync, and records the names of the files that are synced by path."""
 
     def __init__(self) -> None:
         super().__init__(sync=False)
@@ -39,7 +38,7 @@ class WatchedDisk(RealDisk):
 
 
 def _directory(path: Path, disk: RealDisk) -> LogDirectory:
-    directory = open_directory(path, Time(), disk=disk, reporter=Sentences())
+    directory = open_directory(path, Time(), disk=disk, reporter=RecordingReporter())
     directory.load(lambda _: CONFIG)
     return directory
 
@@ -124,8 +123,8 @@ def test_a_flush_that_fails_on_another_thread_raises_there_and_logs_once(tmp_pat
     disk = FailingDisk(tmp_path)
     log = _log(tmp_path, disk)
     append(log, b"a")
-    told: list[tuple[str, int]] = []
-    log.on_failure = lambda error: told.append((str(error.__class__.__name__), get_ident()))
+    failures: list[tuple[str, int]] = []
+    log.on_failure = lambda error: failures.append((str(error.__class__.__name__), get_ident()))
     disk.fail(errno.EIO, lambda name, _path, _: name == "sync")
     threads: list[int] = []
 
@@ -137,7 +136,7 @@ def test_a_flush_that_fails_on_another_thread_raises_there_and_logs_once(tmp_pat
     thread = Thread(target=flush)
     thread.start()
     thread.join()
-    assert told == [("OSError", threads[0])]
+    assert failures == [("OSError", threads[0])]
     assert isinstance(log.offline_cause, OSError)
 
 

@@ -1,4 +1,4 @@
-"""A log against a model of it, a plain list of batches, under random sequences of everything that a log can do."""
+"""A log against a model, a plain list of batches, under random sequences of all operations of a log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from log.tests.log_kit import TOPIC_ID, Sentences, Time, batch, open_directory, read_all
+from log.tests.log_kit import TOPIC_ID, RecordingReporter, Time, batch, open_directory, read_all
 
 from odradek_log.append import AppendInfo
 from odradek_log.log import Log
@@ -36,19 +36,19 @@ class Batch(NamedTuple):
 
 
 class LogAndItsModel(RuleBasedStateMachine):
-    """The model keeps what must be readable; whatever retention removes is taken from the log's own start offset."""
+    """The model has the batches that must be readable. It takes the effect of retention from the log start offset."""
 
     def __init__(self) -> None:
         super().__init__()
         self.path = Path(tempfile.mkdtemp(prefix="log-model-"))
         self.time = Time()
-        self.sentences = Sentences()
+        self.reporter = RecordingReporter()
         self.batches: list[Batch] = []
         self.start = 0
         self.end = 0
         self.epoch = 0
         self.sequence = 0
-        self.directory = open_directory(self.path, self.time, open_files=3, reporter=self.sentences)
+        self.directory = open_directory(self.path, self.time, open_files=3, reporter=self.reporter)
 
     @initialize()
     def create(self) -> None:
@@ -102,10 +102,10 @@ class LogAndItsModel(RuleBasedStateMachine):
             self.batches.pop()
         assert (self.batches[-1].next_offset if self.batches else self.start) <= self.log.log_end_offset <= offset
         self.end = self.log.log_end_offset
-        self._ask_for_the_sequence()
+        self._read_sequence()
 
-    def _ask_for_the_sequence(self) -> None:
-        """Forget the last batches of producers, which a truncation, deletion or restart may have removed."""
+    def _read_sequence(self) -> None:
+        """Take the next sequence from the log: a truncation, deletion or restart may have removed the last batches."""
         entry = self.log.producers.get(PRODUCER)
         self.sequence = (entry.last_sequence + 1) if entry else 0
 
@@ -151,12 +151,12 @@ class LogAndItsModel(RuleBasedStateMachine):
             self.directory.write_checkpoints()
         self.directory.close_without_writing()
         self._open()
-        # An advanced start offset that no checkpoint names is forgotten, as in Kafka.
+        # As in Kafka, a start offset that is in no checkpoint is lost.
         self.log.advance_log_start_offset(self.start)
-        self._ask_for_the_sequence()
+        self._read_sequence()
 
     def _open(self) -> None:
-        self.directory = open_directory(self.path, self.time, open_files=3, reporter=self.sentences)
+        self.directory = open_directory(self.path, self.time, open_files=3, reporter=self.reporter)
         self.directory.load(lambda _: CONFIG)
         assert self.directory.failed == {}
 
@@ -168,7 +168,7 @@ class LogAndItsModel(RuleBasedStateMachine):
         assert piece is not None
         expected = [kept for kept in self.batches if kept.next_offset > offset]
         headers = list(iterate(piece.tobytes(), allow_partial=True))
-        assert headers, "the first batch comes whole"
+        assert headers, "the first batch is whole"
         assert len(piece) <= max(max_bytes, headers[0].size_in_bytes)
         found = [(header.base_offset, header.count, header.partition_leader_epoch) for header in headers]
         assert found == [(kept.base_offset, len(kept.values), kept.epoch) for kept in expected[: len(found)]]
@@ -194,7 +194,7 @@ class LogAndItsModel(RuleBasedStateMachine):
         assert found == expected
 
     @invariant()
-    def everything_is_there(self) -> None:
+    def the_log_equals_the_model(self) -> None:
         if ("t", 0) not in self.directory.logs:
             return
         assert (self.log.log_start_offset, self.log.log_end_offset) == (self.start, self.end)

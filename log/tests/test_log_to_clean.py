@@ -1,4 +1,4 @@
-"""How much of a log is cleanable, whether it is worth it, and which segments become one."""
+"""The cleanable part of a log, whether the log is cleaned, and which segments are joined."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def _plan(checkpoint: int | None = None, start: int = 0, stable: int = 50, **set
         (None, 0, 50, {}, (0, 40, 0, 400)),
         (None, 15, 50, {}, (15, 40, 200, 300)),
         (20, 0, 50, {}, (20, 40, 200, 200)),
-        # A pass that ended inside a segment leaves that one dirty and clean.
+        # The segment with the checkpoint counts as clean and as dirty.
         (25, 0, 50, {}, (25, 40, 300, 200)),
         (40, 0, 50, {}, (40, 40, 400, 0)),
         (45, 0, 50, {}, (45, 40, 500, 0)),
-        # Outside the log it means nothing.
+        # A checkpoint outside the log is ignored.
         (60, 0, 50, {}, (0, 40, 0, 400)),
         (10, 20, 50, {}, (20, 40, 200, 200)),
-        # Nothing beyond the last stable offset, in whole segments.
+        # Whole segments below the last stable offset.
         (None, 0, 39, {}, (0, 30, 0, 300)),
         (None, 0, 30, {}, (0, 30, 0, 300)),
         (None, 0, 5, {}, (0, 0, 0, 0)),
         (20, 0, 5, {}, (20, 20, 200, 0)),
-        # Nothing that is younger than min.compaction.lag.ms, by the largest timestamp.
+        # Segments whose largest timestamp is older than min.compaction.lag.ms.
         (None, 0, 50, {"min_compaction_lag_ms": 7000}, (0, 30, 0, 300)),
         (None, 0, 50, {"min_compaction_lag_ms": 7001}, (0, 20, 0, 200)),
         (None, 0, 50, {"min_compaction_lag_ms": 9001}, (0, 0, 0, 0)),
@@ -52,18 +52,18 @@ def test_the_cleanable_part_of_a_log(
 
 
 def test_a_log_is_cleanable_above_the_ratio_or_after_max_compaction_lag() -> None:
-    def worth(checkpoint: int | None, **settings: object) -> bool:
+    def is_cleanable(checkpoint: int | None, **settings: object) -> bool:
         return _plan(checkpoint, **settings).is_cleanable(LogConfig(**settings))  # type: ignore[arg-type]
 
     assert _plan(20).cleanable_ratio == 0.5
-    assert not worth(20)
-    assert worth(20, min_cleanable_dirty_ratio=0.49)
-    assert worth(None)
-    assert worth(30, max_compaction_lag_ms=10_000 - 3901)
-    assert not worth(30, max_compaction_lag_ms=10_000 - 3900)
-    assert not worth(40, max_compaction_lag_ms=1, min_cleanable_dirty_ratio=0)
-    # What is within the least lag is not cleanable, however overdue.
-    assert not worth(30, max_compaction_lag_ms=1, min_compaction_lag_ms=9001)
+    assert not is_cleanable(20)
+    assert is_cleanable(20, min_cleanable_dirty_ratio=0.49)
+    assert is_cleanable(None)
+    assert is_cleanable(30, max_compaction_lag_ms=10_000 - 3901)
+    assert not is_cleanable(30, max_compaction_lag_ms=10_000 - 3900)
+    assert not is_cleanable(40, max_compaction_lag_ms=1, min_cleanable_dirty_ratio=0)
+    # Records within min.compaction.lag.ms are not cleanable, even after max.compaction.lag.ms.
+    assert not is_cleanable(30, max_compaction_lag_ms=1, min_compaction_lag_ms=9001)
 
 
 def test_a_log_with_the_active_segment_alone_is_not_dirty() -> None:
@@ -90,7 +90,7 @@ def test_timestamps_are_read_only_with_a_compaction_lag() -> None:
         ([(0, 1, 8), (10, 1, 8), (20, 1, 8)], 30, [2, 1]),
         ([(0, 1, 0), ((1 << 31) - 5, 1, 0)], 1 << 31, [2]),
         ([(0, 1, 0), ((1 << 31) - 5, 1, 0)], (1 << 31) + 1, [1, 1]),
-        # An empty one is taken along, however far away the next one is.
+        # An empty segment is joined even if the next one is far away.
         ([(0, 1, 0), (10, 0, 0), (1 << 32, 1, 0)], (1 << 32) + 1, [2, 1]),
         ([], 0, []),
     ],

@@ -1,4 +1,4 @@
-"""The last offset of each key: bounded by its memory, and never copied as a whole."""
+"""The offset map: the last offset of each key, in bounded memory that is freed in steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MANY = 60_000
 
 
 def key(number: int) -> bytes:
-    """Some are longer than what is kept of them."""
+    """Return a key; some are longer than the keys that the map keeps."""
     return b"%d" % number if number % 3 else b"a key of more than 24 bytes, %d" % number
 
 
@@ -27,13 +27,13 @@ def test_the_map_has_the_last_offset_of_many_keys() -> None:
 @pytest.mark.parametrize("capacity", [1, 50, MANY])
 def test_a_full_map_has_the_latest_offset_of_its_last_key(capacity: int) -> None:
     offsets = OffsetMap(capacity * BYTES_PER_ENTRY, 1.0)
-    # Each key twice: what is known already takes no room.
+    # Each key twice: the second time it takes no room.
     keys = [key(number // 2) for number in range(2 * capacity + 9)]
     took = 0
     while offsets.put(keys[took : took + 100], range(took, min(took + 100, len(keys)))):
         took += 100
     assert (len(offsets), offsets.utilization) == (capacity, 1.0)
-    # As Kafka, it does not look whether it knows the next one.
+    # Like Kafka's, a full map does not check whether it has the next key.
     assert offsets.latest_offset == 2 * capacity - 2
     assert not offsets.put([key(0)], [len(keys)])
 

@@ -1,4 +1,4 @@
-"""Apache Kafka as the witness: its tool reads our files, its brokers' directories open here, and ours open there."""
+"""Apache Kafka as the oracle: its tool reads our files, and each broker opens the directories of the other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from log.tests.log_kit import START_MS, TOPIC_ID, Sentences, Time, append, batch, open_directory, read_all
+from log.tests.log_kit import START_MS, TOPIC_ID, RecordingReporter, Time, append, batch, open_directory, read_all
 from odradek_peers import KAFKA_3_9, KAFKA_4_3, ApacheKafka, JavaTools
 
 from odradek_log.append import AppendInfo
@@ -33,7 +33,7 @@ def _dump(directory: Path, *options: str, suffixes: tuple[str, ...] = _FILES) ->
 
 
 def _fill(log: Log, batches: int) -> None:
-    """Batches of many sizes, codecs, producers and two epochs."""
+    """Append batches of many sizes, codecs, producers and two epochs."""
     for at in range(batches):
         records = batch(
             *(b"%d-%d" % (at, number) * (1 + at % 7) for number in range(1 + at % 5)),
@@ -116,7 +116,7 @@ def _consume(kafka: ApacheKafka, topic: str, partition: int, count: int) -> list
 
 
 def _rebuilt_files_are_kafkas(partition: Path, copy: Path, config: LogConfig) -> None:
-    """The files that we rebuild from Kafka's log files equal Kafka's, byte for byte."""
+    """Assert that the files rebuilt from Kafka's log files equal Kafka's, byte for byte."""
     files = {file.name: file.read_bytes() for file in partition.iterdir()}
     (copy / partition.name).mkdir(parents=True)
     for name, content in files.items():
@@ -163,14 +163,14 @@ def test_kafka_and_odradek_use_one_data_directory_in_turn(version: str, tmp_path
         config = LogConfig.from_configs(segment)
         _rebuilt_files_are_kafkas(kafka.data_directory / "many-0", tmp_path / "rebuilt", config)
         _rebuilt_files_are_kafkas(kafka.data_directory / "txn-0", tmp_path / "rebuilt too", LogConfig())
-        time, sentences = Time(), Sentences()
-        directory = open_directory(kafka.data_directory, time, reporter=sentences)
+        time, reporter = Time(), RecordingReporter()
+        directory = open_directory(kafka.data_directory, time, reporter=reporter)
         assert directory.meta is not None
         assert (directory.meta.version, directory.meta.node_id) == (1, kafka.node_id)
         directory.load(lambda topic: config if topic == "many" else LogConfig())
         assert directory.clean_shutdown
         assert directory.failed == {}
-        assert sentences.said == []
+        assert reporter.logged == []
         many = directory.logs["many", 0]
         assert [record.value for record in read_all(many)] == sent
         assert [entry.last_offset for entry in many.producers] == [19_999]
@@ -220,8 +220,8 @@ def test_odradek_recovers_the_directory_of_a_killed_kafka_broker(tmp_path: Path)
                 producer.flush()
         producer.flush()
         kafka.kill()
-        sentences = Sentences()
-        directory = open_directory(kafka.data_directory, Time(), reporter=sentences)
+        reporter = RecordingReporter()
+        directory = open_directory(kafka.data_directory, Time(), reporter=reporter)
         directory.load(lambda _: LogConfig())
         assert not directory.clean_shutdown
         assert directory.failed == {}

@@ -1,4 +1,4 @@
-"""A pulled plug: what was never forced to the disk is gone, and everything below the recovery point is there."""
+"""A power loss: bytes that were never synced may be lost, and all records below the recovery point survive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from log.tests.log_kit import START_MS, TOPIC_ID, Time, batch, open_directory, read_all
-from log.tests.pulled_plug import PulledPlug
+from log.tests.power_loss_disk import PowerLossDisk
 
 from odradek_log.append import AppendInfo
 from odradek_log.log_config import LogConfig
@@ -24,7 +24,7 @@ MARKER: Any = {"coordinator_epoch": 0, "producer_id": 7, "producer_epoch": 0, "t
 @pytest.mark.parametrize("seed", range(60))
 def test_flushed_records_survive_a_power_loss_and_the_rest_is_a_prefix(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    disk = PulledPlug()
+    disk = PowerLossDisk()
     directory = open_directory(tmp_path, Time(), disk=disk)
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     disk.sync_file(str(tmp_path / "t-0" / "partition.metadata"))
@@ -47,7 +47,7 @@ def test_flushed_records_survive_a_power_loss_and_the_rest_is_a_prefix(tmp_path:
         flushed = log.log_end_offset
     else:
         directory.close_without_writing()
-    disk.pull(tmp_path, chance)
+    disk.lose_power(tmp_path, chance)
     directory = open_directory(tmp_path, Time())
     directory.load(lambda _: CONFIG)
     assert directory.failed == {}
@@ -62,7 +62,7 @@ def test_flushed_records_survive_a_power_loss_and_the_rest_is_a_prefix(tmp_path:
 @pytest.mark.parametrize("seed", range(60))
 def test_after_a_power_loss_transactions_are_rebuilt_from_the_batches(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    disk = PulledPlug()
+    disk = PowerLossDisk()
     directory = open_directory(tmp_path / "lost", Time(), disk=disk)
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     disk.sync_file(str(tmp_path / "lost" / "t-0" / "partition.metadata"))
@@ -86,7 +86,7 @@ def test_after_a_power_loss_transactions_are_rebuilt_from_the_batches(tmp_path: 
             directory.prepare_checkpoints()
             directory.write_checkpoints()
     directory.close() if chance.random() < 0.3 else directory.close_without_writing()
-    disk.pull(tmp_path, chance)
+    disk.lose_power(tmp_path, chance)
     directory = open_directory(tmp_path / "lost", Time())
     directory.load(lambda _: CONFIG)
     assert directory.failed == {}
@@ -100,7 +100,7 @@ def test_after_a_power_loss_transactions_are_rebuilt_from_the_batches(tmp_path: 
 
 
 class Worst(random.Random):
-    """Nothing is left but what was synced."""
+    """Keep only the synced bytes."""
 
     def choice(self, seq: Any) -> Any:
         return seq[0]
@@ -114,7 +114,7 @@ class Torn(random.Random):
 
 
 def test_the_first_flush_syncs_the_files_of_a_killed_process(tmp_path: Path) -> None:
-    disk = PulledPlug()
+    disk = PowerLossDisk()
     directory = open_directory(tmp_path, Time(), disk=disk)
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
     for epoch in range(3):
@@ -134,7 +134,7 @@ def test_the_first_flush_syncs_the_files_of_a_killed_process(tmp_path: Path) -> 
     directory.prepare_checkpoints()
     directory.write_checkpoints()
     directory.close_without_writing()
-    disk.pull(tmp_path, Worst())
+    disk.lose_power(tmp_path, Worst())
     directory = open_directory(tmp_path, Time())
     directory.load(lambda _: LogConfig())
     log = directory.logs["t", 0]
@@ -143,10 +143,9 @@ def test_the_first_flush_syncs_the_files_of_a_killed_process(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("end", ["close", "roll", "recover"])
 def test_time_indexes_are_on_the_disk_before_a_start_trusts_them(tmp_path: Path, end: str) -> None:
-    """After a clean end; after a roll at which the recovery point is at the new segment already; and of segments that
-    were read after a crash."""
+    """After a clean shutdown, after a roll exactly at the recovery point, and after the recovery of segments."""
     config = replace(CONFIG, segment_bytes=1500, flush_messages=1 if end == "roll" else CONFIG.flush_messages)
-    disk = PulledPlug()
+    disk = PowerLossDisk()
     directory = open_directory(tmp_path, Time(), disk=disk)
     log = directory.create_log("t", 0, TOPIC_ID, config)
     for number in range(40):
@@ -170,7 +169,7 @@ def test_time_indexes_are_on_the_disk_before_a_start_trusts_them(tmp_path: Path,
         directory.prepare_checkpoints()
         directory.write_checkpoints()
         directory.close_without_writing()
-    disk.pull(tmp_path, Torn())
+    disk.lose_power(tmp_path, Torn())
     directory = open_directory(tmp_path, Time())
     directory.load(lambda _: config)
     log = directory.logs["t", 0]
@@ -185,7 +184,7 @@ def test_time_indexes_are_on_the_disk_before_a_start_trusts_them(tmp_path: Path,
 def test_index_files_unsynced_at_a_power_loss_after_a_roll_are_rebuilt(tmp_path: Path, checkpoint: str) -> None:
     """The segment rolls exactly at the recovery point, and the power fails before its index files are synced."""
     config = replace(CONFIG, segment_bytes=1 << 20)
-    disk = PulledPlug()
+    disk = PowerLossDisk()
     directory = open_directory(tmp_path, Time(), disk=disk)
     log = directory.create_log("t", 0, TOPIC_ID, config)
     for number in range(40):
@@ -198,7 +197,7 @@ def test_index_files_unsynced_at_a_power_loss_after_a_roll_are_rebuilt(tmp_path:
     log.roll()
     assert log.recovery_point == log.segments.active.base_offset == 40
     directory.close_without_writing()
-    disk.pull(tmp_path, Torn())
+    disk.lose_power(tmp_path, Torn())
     directory = open_directory(tmp_path, Time())
     directory.load(lambda _: config)
     log = directory.logs["t", 0]

@@ -162,7 +162,7 @@ def test_a_damaged_snapshot_is_rejected(position: int) -> None:
 
 
 def test_a_snapshot_has_kafkas_format() -> None:
-    # Written by Apache Kafka 4.3.0 for one idempotent producer; see test_peers for the way back.
+    # Written by Apache Kafka 4.3.0 for one idempotent producer; in test_peers Kafka reads a snapshot of ours.
     producers = ProducerStateManager(_DAY_MS)
     entry = ProducerStateEntry(1, 2)
     entry.batches = [BatchMetadata(3, 4, 1, 5)]

@@ -1,4 +1,4 @@
-"""`preallocate`: room is kept for the segment that is written, and given back with its end."""
+"""`preallocate` reserves disk space for the active segment, and a roll frees the rest."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from odradek_log.log_config import LogConfig
 SEGMENT_BYTES = 1 << 20
 
 
-def kept_bytes(log: Log) -> list[int]:
-    """How much room each segment's file has on the disk."""
+def allocated_bytes(log: Log) -> list[int]:
+    """Return how many bytes the disk has allocated for each segment's file."""
     paths = [Path(segment.path(".log")) for segment in log.segments]
     assert [path.stat().st_size for path in paths] == [segment.size for segment in log.segments]
     return [path.stat().st_blocks * 512 for path in paths]
@@ -37,13 +37,13 @@ def test_only_the_active_segment_has_reserved_space(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig(preallocate=True, segment_bytes=SEGMENT_BYTES))
     append(log, b"a")
-    assert kept_bytes(log) == [SEGMENT_BYTES]
+    assert allocated_bytes(log) == [SEGMENT_BYTES]
     log.roll()
     append(log, b"b")
-    first, second = kept_bytes(log)
+    first, second = allocated_bytes(log)
     assert first < SEGMENT_BYTES == second
     log.close()
-    assert max(kept_bytes(log)) < SEGMENT_BYTES
+    assert max(allocated_bytes(log)) < SEGMENT_BYTES
 
 
 @pytest.mark.usefixtures("can_reserve")
@@ -56,9 +56,9 @@ def test_space_reserved_before_a_crash_is_freed_at_the_roll(tmp_path: Path) -> N
     directory = open_directory(tmp_path, time)
     directory.load(lambda _: config)
     log = directory.logs["t", 0]
-    assert (values(read_all(log)), kept_bytes(log)) == ([(0, b"a")], [SEGMENT_BYTES])
+    assert (values(read_all(log)), allocated_bytes(log)) == ([(0, b"a")], [SEGMENT_BYTES])
     log.roll()
-    assert kept_bytes(log)[0] < SEGMENT_BYTES
+    assert allocated_bytes(log)[0] < SEGMENT_BYTES
 
 
 @pytest.mark.usefixtures("can_reserve")
@@ -69,7 +69,7 @@ def test_reserved_space_is_freed_after_preallocate_is_disabled(tmp_path: Path) -
     log.update_config(LogConfig(segment_bytes=SEGMENT_BYTES))
     log.roll()
     append(log, b"b")
-    assert max(kept_bytes(log)) < SEGMENT_BYTES
+    assert max(allocated_bytes(log)) < SEGMENT_BYTES
 
 
 def test_records_are_appended_when_no_space_can_be_reserved(tmp_path: Path) -> None:
@@ -77,4 +77,4 @@ def test_records_are_appended_when_no_space_can_be_reserved(tmp_path: Path) -> N
     log = open_directory(tmp_path, Time()).create_log("t", 0, TOPIC_ID, config)
     append(log, b"a")
     assert values(read_all(log)) == [(0, b"a")]
-    assert kept_bytes(log)[0] < SEGMENT_BYTES, "and keeps nothing from others"
+    assert allocated_bytes(log)[0] < SEGMENT_BYTES, "no space stays reserved"

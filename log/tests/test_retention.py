@@ -1,4 +1,4 @@
-"""Which segments retention gives up, and what becomes of their files."""
+"""The segments that retention deletes, and their files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints, meta.properties, partition.metadata and the names of files and directories."""
+"""Checkpoints, meta.properties, partition.metadata, and the names of files and directories."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_damaged_checkpoint_is_corrupt(tmp_path: Path, text: bytes) -> None:
         read_offsets(DISK, str(tmp_path / "c"))
 
 
-# Both as Apache Kafka wrote them (4.3.0 in KRaft mode, 3.9.1 in ZooKeeper mode).
+# As Apache Kafka wrote them (4.3.0 in KRaft mode, 3.9.1 in ZooKeeper mode).
 _VERSION_1 = (
     b"#\n#Sat Nov 21 06:58:55 UTC 2026\nnode.id=1\ndirectory.id=JH-I1UZrHSsnDG4EPlS_fw\nversion=1\n"
     b"cluster.id=vtqsek0OQQa9tNHwCWYIAQ\n"

@@ -1,4 +1,4 @@
-"""Transactions as far as a log knows them: where the oldest open one begins, and which were aborted."""
+"""Transactions in a log: the first offset of the oldest ongoing one, and the index of the aborted ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def _end(log: Log, producer: int, *, commit: bool) -> None:
 
 
 def _with_transactions(path: Path) -> Log:
-    """Offsets: 7 has 0-1 and 4-5, 8 has 2-3; 7 aborts at 6, 8 commits at 7, 7 opens 8-9, rolls, aborts at 10."""
+    """Return a log: producer 7 writes 0-1 and 4-5, producer 8 writes 2-3; 7 aborts at 6, 8 commits at 7; 7 writes 8-9,
+    the log rolls, and 7 aborts at 10."""
     log = open_directory(path, Time()).create_log("t", 0, TOPIC_ID, LogConfig())
     _produce(log, 7, 0)
     _produce(log, 8, 0)
@@ -156,7 +157,7 @@ def test_a_snapshot_before_the_log_start_offset_is_ignored(tmp_path: Path) -> No
     directory.close_without_writing()
     log = _reopened(tmp_path, time)
     assert (log.log_start_offset, log.log_end_offset) == (5, 6)
-    # The snapshot has the transaction still open, and sequence 2 for the next one.
+    # In the snapshot the transaction is ongoing, and the next sequence is 2.
     assert log.first_unstable_offset(6) is None
     assert log.producers.check(read_header(batch(b"v", producer=(7, 0, 4)))) is None
 

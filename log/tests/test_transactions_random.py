@@ -1,5 +1,5 @@
-"""A log of transactions against a plain list of what was written, under random sequences of what befalls such a log:
-what a reader of committed records gets, and where the log becomes unstable."""
+"""A log with transactions against a plain list of its records, under random operations: the records of a read_committed
+consumer, and the first unstable offset."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Transaction:
     producer: int
     first_offset: int
     marker: int | None = None
-    """Its offset; None while the transaction is open."""
+    """The offset of the marker; None while the transaction is ongoing."""
     committed: bool = False
 
 
@@ -48,7 +48,7 @@ class Written(NamedTuple):
 
 
 class Story:
-    """A log, what was written to it, and what may happen next."""
+    """A log, the records written to it, and the random operations."""
 
     def __init__(self, path: Path, chance: random.Random, *, compact: bool) -> None:
         self.chance = chance
@@ -69,19 +69,19 @@ class Story:
     def open(self, producer: int) -> Transaction | None:
         return next((each for each in self.transactions if each.producer == producer and each.marker is None), None)
 
-    # --- what happens
+    # --- operations
 
     def step(self) -> None:
-        happens: dict[Callable[[], None], int] = {
+        operations: dict[Callable[[], None], int] = {
             self.produce: 45,
             self.end: 23,
             self.let_time_pass: 6,
             self.clean if self.compact else self.truncate: 6,
-            self.start_anew: 6,
+            self.restart: 6,
             self.delete_records: 2,
         }
         self.number += 1
-        self.chance.choices(list(happens), list(happens.values()))[0]()
+        self.chance.choices(list(operations), list(operations.values()))[0]()
 
     def produce(self) -> None:
         producer = self.chance.choice((*TRANSACTIONAL, IDEMPOTENT))
@@ -112,7 +112,7 @@ class Story:
         producer, commit = self.chance.choice(TRANSACTIONAL), self.chance.random() < 0.5
         transaction = self.open(producer)
         if transaction is None and self.chance.random() < 0.9:
-            return  # now and then a marker comes that ends nothing
+            return  # a few markers end no transaction
         offset = self.log.log_end_offset
         end_transaction(self.log, producer, commit=commit)
         if transaction is not None:
@@ -139,7 +139,7 @@ class Story:
             if transaction.marker is not None and transaction.marker >= end:
                 transaction.marker = None
 
-    def start_anew(self) -> None:
+    def restart(self) -> None:
         log, checkpoint = self.log, self.log.cleaner.checkpoint
         crashed = self.chance.random() < 0.6
         if not crashed:
@@ -164,7 +164,7 @@ class Story:
     def delete_records(self) -> None:
         self.log.advance_log_start_offset(self.chance.randint(self.log.log_start_offset, self.log.log_end_offset))
 
-    # --- what must hold
+    # --- checks
 
     def last_stable_offset(self) -> int:
         unstable = self.log.first_unstable_offset(self.log.log_end_offset)

@@ -1,4 +1,4 @@
-"""A disk that loses power: bytes that were never synced are gone."""
+"""A disk that loses power: bytes that were never synced may be lost."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from odradek_log.disk import RealDisk
 
 
-class PulledPlug(RealDisk):
-    """Knows of every file how much of it was synced; `pull` takes the rest away. Names in directories survive."""
+class PowerLossDisk(RealDisk):
+    """Records how many bytes of each file were synced; `lose_power` truncates the files. Directory entries survive."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,8 +37,9 @@ class PulledPlug(RealDisk):
         os.rename(path, new_path)
         self._synced[new_path] = self._synced.pop(path, 0)
 
-    def pull(self, root: Path, chance: random.Random) -> None:
-        """The disk may have written more than it was asked to, segments one after the other."""
+    def lose_power(self, root: Path, chance: random.Random) -> None:
+        """Truncate each file to a length between its synced bytes and its size, because a disk writes unsynced bytes at
+        any time. Log files reach the disk one after the other."""
         torn = False
         for path in sorted(path for path in root.rglob("*") if path.is_file() and path.name != ".lock"):
             size = path.stat().st_size
