@@ -43,8 +43,8 @@ class TwoDirectories(Trio):
         found = [path.name for path in Path(self.directory(broker, name)).iterdir() if path.name.startswith("t-0")]
         return {each if "." not in each else each.rpartition("-")[2] for each in found}
 
-    def believed(self, broker: int) -> bool:
-        """Return whether the controller has the right directory."""
+    def controller_agrees(self, broker: int) -> bool:
+        """Return whether the controller has assigned the directory in which the log is."""
         here = self.hosted(broker).directory
         return here is not None and self.partition.directory(broker) == directory_id_of(here)
 
@@ -80,7 +80,7 @@ async def described(client: Any) -> dict[str, list[tuple[int, bool]]]:
 
 async def test_a_new_replica_of_a_broker_with_several_directories_is_reported(trio: TwoDirectories) -> None:
     await trio.create([1, 2])
-    await trio.until(lambda: trio.believed(1) and trio.believed(2))
+    await trio.until(lambda: trio.controller_agrees(1) and trio.controller_agrees(2))
 
 
 @pytest.mark.parametrize("broker", [1, 2])
@@ -96,10 +96,10 @@ async def test_a_replica_moves_during_produces(trio: TwoDirectories, make_batch:
         assert (await client.produce("t", make_batch(b"%d" % value * 1000))).base_offset == value
         value += 1
         trio.clock.advance_timeouts(1)
-    assert value < 1_000, "it moves in the end"
+    assert value < 1_000, "the move completes"
     assert (await client.produce("t", make_batch(b"after"))).base_offset == value
     assert trio.bytes_of(1) == trio.bytes_of(2)
-    assert trio.believed(broker)
+    assert trio.controller_agrees(broker)
     assert (trio.names(broker, target), trio.names(broker, source)) == ({"t-0"}, {"delete"})
     await trio.cluster.kill_broker(broker)
     await trio.cluster.start_broker(trio.static(broker))
@@ -142,7 +142,7 @@ async def test_a_move_continues_after_a_restart(trio: TwoDirectories, make_batch
     await trio.until(lambda: trio.place(1) == target)
     await trio.until_in_sync(1, 2)
     assert trio.bytes_of(1) == trio.bytes_of(2)
-    await trio.until(lambda: trio.believed(1))
+    await trio.until(lambda: trio.controller_agrees(1))
 
 
 async def test_a_future_log_is_truncated_with_the_current_log(trio: TwoDirectories, make_batch: Any) -> None:
@@ -220,7 +220,7 @@ async def test_a_move_to_an_unknown_directory_or_of_an_unknown_replica_fails(
     await client.ask(AlterPartitionReassignmentsRequest(topics=[topic]), 1)
     await trio.until(lambda: trio.partition.replicas == (2,))
     assert trio.place(2) == "b"
-    await trio.until(lambda: trio.believed(2))
+    await trio.until(lambda: trio.controller_agrees(2))
     assert bytes((await fetch(await trio.client(2))).records) == trio.bytes_of(2)
 
 
@@ -237,7 +237,7 @@ async def test_a_crash_between_the_last_steps_of_a_move_leaves_one_log(trio: Two
     await client.produce("t", make_batch(b"a"))
     await move(trio, 1, target)
     await trio.until(lambda: trio.place(1) == target)
-    await trio.until(lambda: trio.believed(1))
+    await trio.until(lambda: trio.controller_agrees(1))
     await trio.cluster.kill_broker(1)
     (left,) = Path(trio.directory(1, source)).glob("t-0.*-delete")
     left.rename(left.with_name("t-0"))
@@ -283,11 +283,11 @@ async def test_a_move_with_an_unexpected_error_is_cancelled_and_others_continue(
     source, target = ("a", "b") if trio.place(1) == "a" else ("b", "a")
     await client.produce("t", make_batch(b"a"))
 
-    def mistaken(*_: Any) -> int:
-        raise ValueError("a mistake")
+    def fail(*_: Any) -> int:
+        raise ValueError("planted")
 
     with monkeypatch.context() as patch:
-        patch.setattr(moves, "copy", mistaken)
+        patch.setattr(moves, "copy", fail)
         assert await move(trio, 1, target) == ErrorCode.NONE
         await trio.until(lambda: trio.hosted(1).future is None)
     assert (trio.place(1), trio.names(1, target)) == (source, {"delete"})

@@ -102,7 +102,7 @@ async def test_a_broker_whose_disks_fail_for_many_partitions_ends_once(trio: Fai
     assert [each["event"] for each in logged].count("all log directories failed, stopping the broker") == 1
 
 
-async def test_a_future_log_that_was_not_promoted_is_not_after_a_restart(
+async def test_a_copy_whose_promotion_failed_is_a_stray_after_a_restart(
     trio: FailingTrio, make_batch: MakeBatch
 ) -> None:
     await trio.create([0])

@@ -65,22 +65,22 @@ async def test_a_stray_log_that_cannot_be_renamed_blocks_only_its_name(
     node = await start_node()
     await (await connect(node)).create_topic("t")
     directory = node.broker.log_directories.all[0]
-    for topic_id, name in ((Uuid(b"s" * 16), "stray"), (None, "nobodys")):
+    for topic_id, name in ((Uuid(b"s" * 16), "stray"), (None, "unclaimed")):
         directory.create_log(name, 0, topic_id, node.broker.partitions.get("t", 0).log.config)
     await node.stop()
     disk = FailingDisk(tmp_path)
-    disk.fail(errno.EACCES, lambda name, path, _: name == "rename" and path.endswith(("/stray-0", "/nobodys-0")))
+    disk.fail(errno.EACCES, lambda name, path, _: name == "rename" and path.endswith(("/stray-0", "/unclaimed-0")))
     node = await start_node(disk=disk)
     client = await connect(node)
     assert (await client.produce("t", make_batch(b"v"))).error_code == ErrorCode.NONE
-    for name in ("stray", "nobodys"):
+    for name in ("stray", "unclaimed"):
         await client.create_topic(name)
         assert (await client.produce(name, make_batch(b"v"))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     disk.heal()
-    topics = [DeleteTopicsRequest.DeleteTopicState("stray"), DeleteTopicsRequest.DeleteTopicState("nobodys")]
+    topics = [DeleteTopicsRequest.DeleteTopicState("stray"), DeleteTopicsRequest.DeleteTopicState("unclaimed")]
     deleted = await client.ask(DeleteTopicsRequest(topics, timeout_ms=1000), 6)
     assert [each.error_code for each in deleted.responses] == [ErrorCode.NONE] * 2
-    for name in ("stray", "nobodys"):
+    for name in ("stray", "unclaimed"):
         await client.create_topic(name)
         assert (await client.produce(name, make_batch(b"v"))).base_offset == 0
         assert len(list((tmp_path / "data").glob(f"{name}-0.*-stray"))) == 1

@@ -193,10 +193,10 @@ async def test_one_log_per_cleaner_thread_is_compacted_at_a_time(start_node: Any
         await fill(client, node, name)
     logs = [log_of(node, name) for name in names]
     run = asyncio.create_task(node.cluster.clean_logs())
-    at_once = set()
+    counts = set()
 
     def cleanings_in_progress() -> int:
-        at_once.add(count := sum(log.cleaner.in_progress for log in logs))
+        counts.add(count := sum(log.cleaner.in_progress for log in logs))
         return count
 
     await until(lambda: cleanings_in_progress() == threads)
@@ -205,7 +205,7 @@ async def test_one_log_per_cleaner_thread_is_compacted_at_a_time(start_node: Any
         cleanings_in_progress()
         await asyncio.sleep(0)
     await run
-    assert max(at_once) == threads
+    assert max(counts) == threads
     assert [len(left(log)) for log in logs] == [2] * len(logs)
 
 
@@ -372,7 +372,7 @@ async def test_a_follower_copies_compacted_records_and_cleans_its_log(tmp_path: 
         await trio.until_in_sync(1, 2)
         leader, follower = trio.hosted(1).log, trio.hosted(2).log
         assert [offset for offset, _, _ in left(leader)] == [11, 13, 15, 17, 18, 19]
-        # The records that it copied before are still there.
+        # The follower has not cleaned the records that it copied before.
         assert [offset for offset, _, _ in left(follower)] == [*range(10), 11, 13, 15, 17, 18, 19]
         follower.roll()
         await trio.cluster.clean_logs()
