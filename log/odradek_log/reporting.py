@@ -27,14 +27,14 @@ class StandardReporter:
         self._logger = logging.getLogger("odradek_log")
 
     def info(self, event: str, /, **fields: object) -> None:
-        self._logger.info(_sentence(event, fields))
+        self._logger.info(_line(event, fields))
 
     def warning(self, event: str, /, **fields: object) -> None:
-        self._logger.warning(_sentence(event, fields))
+        self._logger.warning(_line(event, fields))
 
     def error(self, event: str, /, **fields: object) -> None:
-        self._logger.error(_sentence(event, fields))
+        self._logger.error(_line(event, fields))
 
 
-def _sentence(event: str, fields: dict[str, object]) -> str:
+def _line(event: str, fields: dict[str, object]) -> str:
     return " ".join([event, *(f"{name}={value}" for name, value in fields.items())])
