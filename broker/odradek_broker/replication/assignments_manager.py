@@ -19,6 +19,8 @@ from odradek_wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRe
 from odradek_wire.uuid import Uuid
 
 _RETRY_MS = 100
+_ASSIGNMENTS_MAX = 500
+"""Assignments in one request (Kafka: 2,250), because the controller decides them in one turn of the event loop."""
 
 
 class AssignmentsManager:
@@ -52,8 +54,12 @@ class AssignmentsManager:
         await self._reports.close()
 
     async def _send_reports(self, reports: dict[Partition, None]) -> dict[Partition, None]:
-        accepted = await self._send([(partition, _directory_of(partition)) for partition in reports])
-        return {} if accepted else reports
+        partitions = list(reports)
+        for start in range(0, len(partitions), _ASSIGNMENTS_MAX):
+            part = partitions[start : start + _ASSIGNMENTS_MAX]
+            if not await self._send([(partition, _directory_of(partition)) for partition in part]):
+                return dict.fromkeys(partitions[start:])
+        return {}
 
     async def _send(self, assignments: Sequence[tuple[Partition, Uuid | None]]) -> bool:
         request = AssignReplicasToDirsRequest(self._state.node_id, self._state.epoch)

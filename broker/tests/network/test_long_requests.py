@@ -9,11 +9,13 @@ import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 from broker.tests.alone import Node
 
+from odradek_broker.metadata.directory_identity import directory_id_of
 from odradek_wire.apis import APIS
 from odradek_wire.errors import ErrorCode
 from odradek_wire.frames import decode_response, encode_request
@@ -232,13 +234,13 @@ async def test_produce_of_90_megabytes_is_served_in_slices(
     node: Node, connect: Callable[..., Awaitable[Any]], make_batch: Callable[..., bytes]
 ) -> None:
     client = await connect(node)
-    await client.create_topic("t", 10, max_message_bytes="10000000")
-    records = make_batch(b"x" * 9_000_000)
-    data = [ProduceRequest.PartitionProduceData(index, records) for index in range(10)]
+    await client.create_topic("t", 20, max_message_bytes="10000000")
+    records = make_batch(b"x" * 4_500_000)
+    data = [ProduceRequest.PartitionProduceData(index, records) for index in range(20)]
     request = ProduceRequest(None, -1, 5000, [ProduceRequest.TopicProduceData("t", partition_data=data)])
     response, probe = await ask(node, request, 9)
     (topic,) = response.responses
-    assert [(each.index, each.error_code) for each in topic.partition_responses] == [(index, 0) for index in range(10)]
+    assert [(each.index, each.error_code) for each in topic.partition_responses] == [(index, 0) for index in range(20)]
     assert probe.longest_s < LOOP_MAX_S
     assert node.server.buffers.budget.used == 0
 
@@ -330,6 +332,20 @@ async def test_2000_partitions_of_a_topic_are_created_and_deleted_in_turns(node:
     assert [probe.longest_s < LOOP_MAX_S for probe in (created, grown, deleted)] == [True] * 3
     await client.create_topic("t")
     assert [log.topic_id for log in directory.logs.values()] == [node.broker.image.topics["t"].id]
+
+
+async def test_log_directories_of_2000_replicas_are_assigned_in_several_changes(
+    start_node: Any, tmp_path: Path
+) -> None:
+    node = await start_node(log_dirs=f"{tmp_path}/a,{tmp_path}/b")
+    known = {directory_id_of(directory) for directory in node.broker.log_directories.all}
+    async with probing() as probe, asyncio.timeout(30):
+        created = asyncio.ensure_future(create(node, ["t"], 2000))
+        while not created.done() or any(
+            partition.directories[0] not in known for partition in node.broker.image.topics["t"].partitions
+        ):
+            await asyncio.sleep(0)
+    assert probe.longest_s < LOOP_MAX_S
 
 
 async def test_a_disconnect_during_a_long_request_releases_its_memory(node: Node) -> None:
