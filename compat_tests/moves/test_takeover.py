@@ -10,8 +10,8 @@ import pytest
 from odradek_peers import ZooKeeperServer
 
 from compat_tests.moves.site import Owner
+from compat_tests.zookeeper.cluster import ZooKeeperCluster
 from compat_tests.zookeeper.load import Load
-from compat_tests.zookeeper.members import Members
 
 pytestmark = pytest.mark.peers
 
@@ -23,30 +23,30 @@ _SESSION_MS = 6_000
 
 
 @pytest.fixture
-def members(tmp_path: Path) -> Iterator[Members]:
+def cluster(tmp_path: Path) -> Iterator[ZooKeeperCluster]:
     with ZooKeeperServer() as server:
-        found = Members(server, "/kafka", tmp_path, session_ms=_SESSION_MS)
+        cluster = ZooKeeperCluster(server, "/kafka", tmp_path, session_ms=_SESSION_MS)
         try:
-            yield found
+            yield cluster
         finally:
-            found.close()
+            cluster.close()
 
 
 @pytest.mark.parametrize("first", ["kafka", "odradek"])
-def test_acknowledged_records_survive_a_takeover_from_killed_brokers(first: Owner, members: Members) -> None:
+def test_acknowledged_records_survive_a_takeover_from_killed_brokers(first: Owner, cluster: ZooKeeperCluster) -> None:
     if first == "kafka":
-        members.kafka(*_BROKERS)
+        cluster.kafka(*_BROKERS)
     else:
         for broker in _BROKERS:
-            members.odradek(broker)
-    members.create("t", _ASSIGNMENT)
-    with Load(members.bootstrap_servers, "t", len(_ASSIGNMENT)) as load:
+            cluster.odradek(broker)
+    cluster.create("t", _ASSIGNMENT)
+    with Load(cluster.bootstrap_servers, "t", len(_ASSIGNMENT)) as load:
         load.until_more(2_000)
-        members.kill()
+        cluster.kill()
         load.cut()
-        members.take_over()
-    members.until_in_sync("t", _INTERNAL)
+        cluster.take_over()
+    cluster.until_in_sync("t", _INTERNAL)
     with load:
         load.until_more()
-    load.finish(members.bootstrap_servers)
-    members.assert_replicas_agree("t", _INTERNAL)
+    load.finish(cluster.bootstrap_servers)
+    cluster.assert_replicas_agree("t", _INTERNAL)

@@ -27,7 +27,7 @@ from compat_tests.netns.history import OFFSETS, Histories, Operation, Recorder, 
 from compat_tests.netns.hosts import Hosts
 from compat_tests.netns.job import STUCK
 from compat_tests.netns.wire import WHOLE, Fate
-from compat_tests.zookeeper.members import WAIT_S, Members, OdradekMember
+from compat_tests.zookeeper.cluster import WAIT_S, OdradekBroker, ZooKeeperCluster
 from odradek.client.client import Client
 from odradek.exceptions import ClientError
 
@@ -74,28 +74,28 @@ class System:
                     prefix=self.hosts.prefix(ZOOKEEPER),
                 )
             )
-            self.members = Members(self.zookeeper, "/netns", self._directory)
-            stack.callback(self.members.close)
+            self.cluster = ZooKeeperCluster(self.zookeeper, "/netns", self._directory)
+            stack.callback(self.cluster.close)
             for broker in BROKERS:
-                self.members.members[broker] = member = OdradekMember(
+                self.cluster.brokers[broker] = member = OdradekBroker(
                     broker,
-                    self.members.zookeeper,
+                    self.cluster.zookeeper,
                     self._directory / str(broker),
                     host=self.hosts.addresses[host(broker)],
                     prefix=self.hosts.prefix(host(broker)),
                     options=_CONFIG,
                 )
                 member.start()
-            self.members.until(lambda: len(self.members.admin().list_topics(timeout=WAIT_S).brokers) == len(BROKERS))
+            self.cluster.until(lambda: len(self.cluster.admin().list_topics(timeout=WAIT_S).brokers) == len(BROKERS))
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *why: object) -> None:
         self._stack.close()
 
-    def member(self, broker: int) -> OdradekMember:
-        found = self.members.members[broker]
-        assert isinstance(found, OdradekMember)
+    def member(self, broker: int) -> OdradekBroker:
+        found = self.cluster.brokers[broker]
+        assert isinstance(found, OdradekBroker)
         return found
 
     # -- faults -------------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class System:
         try:
             yield
         finally:
-            self.member(broker).go_on()
+            self.member(broker).resume()
 
     def isolated(self, broker: int) -> AbstractContextManager[None]:
         """Drop all packets between this broker and every other host."""
@@ -210,7 +210,7 @@ class Workload:
         if transactional:
             self._transactional.add(topic)
         replicas = [[BROKERS[(p + n) % len(BROKERS)] for n in range(len(BROKERS))] for p in range(partitions)]
-        self._system.members.create(topic, replicas)
+        self._system.cluster.create(topic, replicas)
         return topic
 
     def start(self, kind: str, topic: str, group: str = "") -> str:
@@ -220,7 +220,7 @@ class Workload:
             self._running[name] = subprocess.Popen(
                 [
                     *killed_with_parent(), sys.executable, "-m", "compat_tests.netns.clients", kind, name,
-                    str(self.directory / f"{name}.jsonl"), self._system.members.bootstrap_servers, topic,
+                    str(self.directory / f"{name}.jsonl"), self._system.cluster.bootstrap_servers, topic,
                     str(self._topics[topic]), *([group] if group else []),
                 ],
                 stdin=subprocess.DEVNULL,
@@ -238,7 +238,7 @@ class Workload:
     def pause(self, name: str) -> None:
         self._running[name].send_signal(signal.SIGSTOP)
 
-    def go_on(self, name: str) -> None:
+    def resume(self, name: str) -> None:
         self._running[name].send_signal(signal.SIGCONT)
 
     def stop(self, *names: str) -> None:
@@ -302,10 +302,10 @@ class Workload:
                 )
 
     def until(self, condition: Callable[[list[Operation]], object], about: str) -> None:
-        self._system.members.until(lambda: condition(self.history()), about)
+        self._system.cluster.until(lambda: condition(self.history()), about)
 
     def coordinator(self, group: str) -> int:
-        with Client(self._system.members.bootstrap_servers, timeout_s=WAIT_S) as client:
+        with Client(self._system.cluster.bootstrap_servers, timeout_s=WAIT_S) as client:
             return client.coordinator(group)
 
     def is_whole(self) -> bool:
@@ -335,7 +335,7 @@ class Workload:
     def compare_replicas(self) -> None:
         """Assert that the replicas are equal, byte by byte."""
         verify = [str(Path(sys.executable).with_name("odradek")), "verify", *self._topics]
-        verify += ["--bootstrap", self._system.members.bootstrap_servers]
+        verify += ["--bootstrap", self._system.cluster.bootstrap_servers]
         done = subprocess.run(verify, capture_output=True, text=True, timeout=WAIT_S)
         assert done.returncode == 0, done.stdout + done.stderr
 
@@ -345,7 +345,7 @@ class Workload:
             partitions = self._topics[topic]
             consumer = Consumer(
                 {
-                    "bootstrap.servers": self._system.members.bootstrap_servers,
+                    "bootstrap.servers": self._system.cluster.bootstrap_servers,
                     "group.id": "final",
                     "enable.auto.commit": False,
                 }
@@ -378,9 +378,9 @@ class Workload:
     def read_committed_logs(self) -> None:
         """Read the committed records with a new consumer, once no transaction is open."""
         for topic in self._transactional:
-            self._system.members.until(lambda topic=topic: self._is_stable(topic), f"{topic} is stable")  # type: ignore[misc]
+            self._system.cluster.until(lambda topic=topic: self._is_stable(topic), f"{topic} is stable")  # type: ignore[misc]
             for partition in range(self._topics[topic]):
-                values = read_values(self._system.members.bootstrap_servers, topic, "read_committed", partition)
+                values = read_values(self._system.cluster.bootstrap_servers, topic, "read_committed", partition)
                 now = time.monotonic()
                 self._nemesis.write(
                     Operation(
@@ -391,7 +391,7 @@ class Workload:
 
     def _is_stable(self, topic: str) -> bool:
         """Return whether every last stable offset has reached the high watermark."""
-        admin = self._system.members.admin()
+        admin = self._system.cluster.admin()
         places = {TopicPartition(topic, each): OffsetSpec.latest() for each in range(self._topics[topic])}
         ends = [
             [future.result(WAIT_S).offset for future in admin.list_offsets(places, isolation_level=level).values()]

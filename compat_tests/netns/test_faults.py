@@ -49,15 +49,15 @@ def test_a_leader_cut_off_from_other_brokers_loses_no_record(system: System, wor
     after they have removed it from the ISR, unless it is the controller, which alone could accept that change."""
     probed, busy = workload.topic("probed", 3), workload.topic("busy", 3)
     start_all_clients(workload, probed, busy)
-    controller = system.members.controller()
+    controller = system.cluster.controller()
     for broker in (next(broker for broker in BROKERS if broker != controller), controller):
-        others = [(probed, p) for p, leader in enumerate(system.members.leaders(probed)) if leader != broker]
+        others = [(probed, p) for p, leader in enumerate(system.cluster.leaders(probed)) if leader != broker]
         with workload.under(System.without_brokers, broker):
             time.sleep(1.5 * LAG_S)
             if broker != controller:
                 written = partial(all_acknowledged, places=others, leader=broker, since=time.monotonic())
                 workload.until(written, "what others lead is written")
-        system.members.until(workload.is_whole, "all are in sync")
+        system.cluster.until(workload.is_whole, "all are in sync")
     assert_nothing_broken(system, workload)
 
 
@@ -69,7 +69,7 @@ def test_producers_continue_while_zookeeper_is_down(system: System, workload: Wo
     time.sleep(1.5 * SESSION_S)
     workload.until(partial(each_producer_writes, since=time.monotonic(), count=20), "writing goes on")
     system.zookeeper.start()
-    system.members.until(workload.is_whole, "all are in sync")
+    system.cluster.until(workload.is_whole, "all are in sync")
     took_s = fail_over(system, workload, System.killed, (probed, 0))
     assert took_s < WRITES_AGAIN_S
     assert_nothing_broken(system, workload)
@@ -81,7 +81,7 @@ def test_delayed_and_lost_packets_only_slow_the_clients_down(system: System, wor
     for fate in (Fate(delay_ms=30, jitter_ms=60), Fate(loss=0.05), Fate(delay_ms=10, jitter_ms=20, loss=0.02)):
         with system.everywhere(fate):
             workload.until(partial(each_producer_writes, since=time.monotonic() + HELD_S, count=20), "writing goes on")
-        system.members.until(workload.is_whole, "all are in sync")
+        system.cluster.until(workload.is_whole, "all are in sync")
     assert_nothing_broken(system, workload)
 
 
@@ -96,25 +96,25 @@ def test_a_group_of_thirty_reads_all_records_under_failures(system: System, work
         members = {member for process in joined for member in members_of(process)}
         return workload.all_own_something(topic, group, members)
 
-    system.members.until(all_own_something, "all members own something")
+    system.cluster.until(all_own_something, "all members own something")
 
     workload.kill(joined.popleft())
     joined.append(workload.start("join", topic, group))
     with workload.under(System.killed, workload.coordinator(group)):
-        system.members.until(all_own_something, "all own something, coordinated by another broker")
-    system.members.until(workload.is_whole, "all are in sync")
+        system.cluster.until(all_own_something, "all own something, coordinated by another broker")
+    system.cluster.until(workload.is_whole, "all are in sync")
 
     sleeper = joined.popleft()
     workload.pause(sleeper)
     joined.append(workload.start("join", topic, group))
     broker = workload.coordinator(group)
     with workload.under(System.isolated, broker):
-        system.members.until(all_own_something, "all but those who sleep own something, coordinated by another broker")
-        workload.go_on(sleeper)
+        system.cluster.until(all_own_something, "all but those who sleep own something, coordinated by another broker")
+        workload.resume(sleeper)
         time.sleep(HELD_S)
     workload.stop(sleeper)
-    system.members.until(workload.is_whole, "all are in sync")
-    system.members.until(all_own_something, "all members own something")
+    system.cluster.until(workload.is_whole, "all are in sync")
+    system.cluster.until(all_own_something, "all members own something")
 
     workload.stop(producer)
     workload.until(lambda history: not groups_read_everything(history), "everything is read")
@@ -135,7 +135,7 @@ def test_overlapping_faults_break_no_rule(system: System, workload: Workload, re
                 fault = rng.choice([*FAULTS, System.without_brokers])
                 stack.enter_context(workload.under(fault, broker))
                 time.sleep(rng.uniform(0, 1.5 * SESSION_S))
-    system.members.until(workload.is_whole, "all are in sync")
+    system.cluster.until(workload.is_whole, "all are in sync")
     workload.until(partial(each_producer_writes, since=time.monotonic(), count=20), "writing goes on")
     workload.stop_kind(*PRODUCERS)
     workload.until(lambda history: not groups_read_everything(history), "everything is read")
@@ -167,12 +167,12 @@ def fail_over(system: System, workload: Workload, fault: Fault, place: Place) ->
     """Apply a fault to the leader of a partition until another broker has led for a while. Return the time until the
     new leader acknowledged a record, less the session's timeout."""
     topic, partition = place
-    leader = system.members.leaders(topic)[partition]
+    leader = system.cluster.leaders(topic)[partition]
     begin = time.monotonic()
     with workload.under(fault, leader):
         workload.until(partial(all_acknowledged, places=[place], leader=leader, since=begin), "another leads")
         time.sleep(HELD_S)
-    system.members.until(workload.is_whole, "all are in sync")
+    system.cluster.until(workload.is_whole, "all are in sync")
     acknowledged = acknowledged_by_another(workload.history(), place, leader, begin)
     assert acknowledged is not None
     return acknowledged - begin - SESSION_S

@@ -61,7 +61,7 @@ class Economy:
     def is_right(self) -> None:
         """Stop the clients and apply all checks."""
         system, workload = self._system, self._workload
-        system.members.until(workload.is_whole, "all are in sync")
+        system.cluster.until(workload.is_whole, "all are in sync")
         self.goes_on()
         workload.stop(self._producer)
         workload.until(self._all_passed_on, "everything is passed on")
@@ -94,10 +94,10 @@ def test_transactions_are_atomic_without_a_broker(system: System, workload: Work
     """The fault affects the coordinator of most transactions, then the leader of most partitions of the books."""
     economy = Economy(system, workload)
     for topic in (STATE, economy.books):
-        leader = Counter(system.members.leaders(topic)).most_common(1)[0][0]
+        leader = Counter(system.cluster.leaders(topic)).most_common(1)[0][0]
         with workload.under(fault, leader):
             time.sleep(2 * SESSION_S)
-        system.members.until(workload.is_whole, "all are in sync")
+        system.cluster.until(workload.is_whole, "all are in sync")
         economy.goes_on()
     economy.is_right()
 
@@ -112,8 +112,8 @@ def test_a_producer_paused_during_a_fault_is_fenced(system: System, workload: Wo
         with workload.under(System.killed, broker):
             time.sleep(3 * SESSION_S)
             for sleeper in sleepers:
-                workload.go_on(sleeper)
-        system.members.until(workload.is_whole, "all are in sync")
+                workload.resume(sleeper)
+        system.cluster.until(workload.is_whole, "all are in sync")
         economy.goes_on()
     economy.is_right()
 

@@ -1,4 +1,4 @@
-"""Three Odradek brokers over a ZooKeeper, which the tests of a module share, and a ZooKeeper client."""
+"""Three Odradek brokers over ZooKeeper, which the tests of a module share, and a ZooKeeper client."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from kazoo.client import KazooClient
 from odradek_peers import ZooKeeperServer
 
-from compat_tests.zookeeper.members import Members
+from compat_tests.zookeeper.cluster import ZooKeeperCluster
 
 FAILED = pytest.StashKey[bool]()
 """Set on a test that failed: the clusters that it used may be in another state."""
@@ -23,23 +23,23 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperCluster]:
     """Brokers 1, 2 and 3; a test leaves them all running."""
     with ZooKeeperServer() as server:
-        found = Members(server, "/ours", tmp_path_factory.mktemp("ours"))
+        cluster = ZooKeeperCluster(server, "/odradek", tmp_path_factory.mktemp("odradek"))
         try:
             for broker in (1, 2, 3):
-                found.odradek(broker)
-            found.until(lambda: len(found.admin().list_topics(timeout=10).brokers) == 3)
-            yield found
+                cluster.odradek(broker)
+            cluster.until(lambda: len(cluster.admin().list_topics(timeout=10).brokers) == 3)
+            yield cluster
         finally:
-            found.close()
+            cluster.close()
 
 
 @pytest.fixture
-def zookeeper(ours: Members) -> Iterator[KazooClient]:
+def zookeeper(cluster: ZooKeeperCluster) -> Iterator[KazooClient]:
     """A ZooKeeper client with the cluster's chroot."""
-    client = KazooClient(ours.zookeeper)
+    client = KazooClient(cluster.zookeeper)
     client.start()
     yield client
     client.stop()

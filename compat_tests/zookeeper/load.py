@@ -16,7 +16,7 @@ from typing import Self, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from compat_tests.zookeeper.members import WAIT_S
+from compat_tests.zookeeper.cluster import WAIT_S
 
 _PRODUCERS = 2
 _PAUSE_S = 0.02

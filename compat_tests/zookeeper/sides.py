@@ -19,7 +19,7 @@ from odradek_peers import KAFKA_3_9, ApacheKafka, ZooKeeperServer
 from compat_tests.oracle.pair import Answer, Pair, settled
 from compat_tests.oracle.peer import Closed, Peer, topic_on
 from compat_tests.oracle.schema import Body
-from compat_tests.zookeeper.members import OdradekMember, elect_until
+from compat_tests.zookeeper.cluster import OdradekBroker, elect_until
 
 BROKERS = (1, 2, 3)
 CONFIG = {
@@ -41,15 +41,15 @@ class Side:
     def __init__(self, name: str, server: ZooKeeperServer, directory: Path) -> None:
         self.name = name
         connect = f"{server.connect_string}/{name}"
-        self._members: dict[int, ApacheKafka | OdradekMember] = {}
+        self._brokers: dict[int, ApacheKafka | OdradekBroker] = {}
         for broker in BROKERS:
             place = directory / f"{name}-{broker}"
-            self._members[broker] = (
+            self._brokers[broker] = (
                 ApacheKafka(
                     KAFKA_3_9, directory=place, config=CONFIG, node_id=broker, heap="320M", zookeeper=connect
                 )
                 if name == "kafka"
-                else OdradekMember(broker, connect, place, options=CONFIG)
+                else OdradekBroker(broker, connect, place, options=CONFIG)
             )  # fmt: skip
         self.running: set[int] = set()
         self._peers: dict[int, Peer] = {}
@@ -58,7 +58,7 @@ class Side:
 
     def launch(self, broker: int) -> None:
         """Start a broker without waiting for it."""
-        member = self._members[broker]
+        member = self._brokers[broker]
         if isinstance(member, ApacheKafka):
             member.launch()
         else:
@@ -66,23 +66,23 @@ class Side:
 
     def wait(self, broker: int) -> None:
         """Wait until a launched broker answers requests."""
-        member = self._members[broker]
+        member = self._brokers[broker]
         if isinstance(member, ApacheKafka):
             member.wait()
         self.running.add(broker)
 
     def stop(self, broker: int) -> None:
         self._leave(broker)
-        self._members[broker].stop()
+        self._brokers[broker].stop()
 
     def kill(self, broker: int) -> None:
         self._leave(broker)
-        self._members[broker].kill()
+        self._brokers[broker].kill()
 
     def close(self) -> None:
         for broker in tuple(self.running):
             self._leave(broker)
-        for member in self._members.values():
+        for member in self._brokers.values():
             member.kill() if isinstance(member, ApacheKafka) else member.close()
         self.zookeeper.stop()
         self.zookeeper.close()
@@ -96,7 +96,7 @@ class Side:
     def peer(self, broker: int) -> Peer:
         """Return the connection to a running broker."""
         if broker not in self._peers:
-            self._peers[broker] = Peer(f"{self.name}-{broker}", self._members[broker].bootstrap_servers)
+            self._peers[broker] = Peer(f"{self.name}-{broker}", self._brokers[broker].bootstrap_servers)
         return self._peers[broker]
 
     def ask(self, broker: int, api: str, version: int, body: Body) -> Body:
@@ -110,7 +110,7 @@ class Side:
 
     def said(self) -> str:
         """Return the last lines of each broker's log."""
-        tails = {broker: self._members[broker].log_tail() for broker in sorted(self.running)}
+        tails = {broker: self._brokers[broker].log_tail() for broker in sorted(self.running)}
         return "\n".join(f"{self.name} {broker}:\n{tail}" for broker, tail in tails.items())
 
     def partitions(self, topic: str, broker: int | None = None) -> list[Body]:

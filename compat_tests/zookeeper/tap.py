@@ -11,13 +11,13 @@ from odradek_peers.processes import LOOPBACK
 
 
 class Tap:
-    """Listens on a free port until it is closed. `asked` has the API keys of all forwarded requests."""
+    """Listens on a free port until it is closed. `api_keys` has the API keys of all forwarded requests."""
 
     def __init__(self, target: int) -> None:
         self._target = target
         self._listening = socket.create_server((LOOPBACK, 0))
         self.port: int = self._listening.getsockname()[1]
-        self.asked: set[int] = set()
+        self.api_keys: set[int] = set()
         Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
@@ -39,25 +39,25 @@ class Tap:
         except OSError:
             client.close()
             return
-        Thread(target=self._pass_answers, args=(server, client), daemon=True).start()
-        self._pass_requests(client, server)
+        Thread(target=self._forward_responses, args=(server, client), daemon=True).start()
+        self._forward_requests(client, server)
 
-    def _pass_requests(self, client: socket.socket, server: socket.socket) -> None:
+    def _forward_requests(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError), client.makefile("rb") as requests:
             while len(size := requests.read(4)) == 4:
                 request = requests.read(*struct.unpack(">i", size))
-                self.asked.add(int.from_bytes(request[:2], "big"))
+                self.api_keys.add(int.from_bytes(request[:2], "big"))
                 server.sendall(size + request)
-        _end(server)
+        _shut_down(server)
 
     @staticmethod
-    def _pass_answers(server: socket.socket, client: socket.socket) -> None:
+    def _forward_responses(server: socket.socket, client: socket.socket) -> None:
         with suppress(OSError), server, client:
             while data := server.recv(1 << 16):
                 client.sendall(data)
-            _end(client)
+            _shut_down(client)
 
 
-def _end(connection: socket.socket) -> None:
+def _shut_down(connection: socket.socket) -> None:
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)

@@ -9,7 +9,7 @@ from odradek_peers import KAFKA_3_9, ApacheKafka, ZooKeeperServer
 
 from compat_tests.oracle.peer import Closed, Peer
 from compat_tests.oracle.settings import CLIENT_METRICS, GROUP, assert_same_broker_settings, describe_configs
-from compat_tests.zookeeper.members import Members
+from compat_tests.zookeeper.cluster import ZooKeeperCluster
 
 pytestmark = pytest.mark.peers
 
@@ -35,8 +35,8 @@ def kafka() -> Iterator[Peer]:
 
 
 @pytest.fixture
-def odradek(ours: Members) -> Iterator[Peer]:
-    peer = Peer("odradek", ours.members[1].bootstrap_servers)
+def odradek(cluster: ZooKeeperCluster) -> Iterator[Peer]:
+    peer = Peer("odradek", cluster.brokers[1].bootstrap_servers)
     yield peer
     peer.close()
 
@@ -60,8 +60,8 @@ def test_brokers_over_zookeeper_advertise_kafkas_apis(kafka: Peer, odradek: Peer
 
 
 @pytest.mark.parametrize("api", ["DescribeQuorum", "DescribeTopicPartitions", "UnregisterBroker"])
-def test_apis_that_need_a_kraft_quorum_are_not_advertised(ours: Members, api: str) -> None:
-    peer = Peer("odradek", ours.members[1].bootstrap_servers)
+def test_apis_that_need_a_kraft_quorum_are_not_advertised(cluster: ZooKeeperCluster, api: str) -> None:
+    peer = Peer("odradek", cluster.brokers[1].bootstrap_servers)
     with pytest.raises(Closed):
         peer.ask_bytes(api, 0, bytes(16))
 

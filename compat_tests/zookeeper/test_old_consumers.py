@@ -15,7 +15,7 @@ from kazoo.exceptions import NoNodeError
 from odradek_peers import KAFKA_1_1, JavaTools, RunningTool
 
 from compat_tests.oracle.peer import Peer
-from compat_tests.zookeeper.members import Members
+from compat_tests.zookeeper.cluster import ZooKeeperCluster
 
 pytestmark = pytest.mark.peers
 
@@ -30,10 +30,10 @@ _EARLIEST, _LATEST = "-2", "-1"
 class Group:
     """High-level consumers of one group and topic, each in its own process."""
 
-    def __init__(self, ours: Members, zookeeper: KazooClient, topic: str, *properties: str) -> None:
+    def __init__(self, cluster: ZooKeeperCluster, zookeeper: KazooClient, topic: str, *properties: str) -> None:
         self.topic = topic
         self.name = f"group-of-{topic}"
-        self._members = ours
+        self._cluster = cluster
         self._zookeeper = zookeeper
         self._properties = (
             "auto.offset.reset=smallest",
@@ -48,7 +48,7 @@ class Group:
         self._running[consumer] = _TOOLS.start(
             str(_MEMBER),
             self.topic,
-            f"zookeeper.connect={self._members.zookeeper}",
+            f"zookeeper.connect={self._cluster.zookeeper}",
             f"group.id={self.name}",
             f"consumer.id={consumer}",
             *self._properties,
@@ -70,7 +70,7 @@ class Group:
 
     def until_owned(self, **shares: int) -> None:
         """Wait until each of these consumers owns this number of partitions."""
-        self._members.until(lambda: self._owned() == shares, shares)
+        self._cluster.until(lambda: self._owned() == shares, shares)
 
     def until_read(self, values: set[str]) -> None:
         def everything() -> bool:
@@ -79,7 +79,7 @@ class Group:
                     pass
             return {*self.read, *(line for tool in self._running.values() for line in tool.lines)} >= values
 
-        self._members.until(everything, f"to have read {self.topic}")
+        self._cluster.until(everything, f"to have read {self.topic}")
 
     def committed(self) -> dict[int, int]:
         """Return the group's offsets in ZooKeeper by partition."""
@@ -102,11 +102,11 @@ class Group:
 
 
 @pytest.fixture
-def group_of(ours: Members, zookeeper: KazooClient) -> Iterator[Callable[..., Group]]:
+def group_of(cluster: ZooKeeperCluster, zookeeper: KazooClient) -> Iterator[Callable[..., Group]]:
     with ExitStack() as stack:
 
         def make(topic: str, *properties: str) -> Group:
-            group = Group(ours, zookeeper, topic, *properties)
+            group = Group(cluster, zookeeper, topic, *properties)
             stack.callback(group.close)
             return group
 
@@ -114,24 +114,24 @@ def group_of(ours: Members, zookeeper: KazooClient) -> Iterator[Callable[..., Gr
 
 
 @pytest.fixture
-def topic(ours: Members) -> str:
+def topic(cluster: ZooKeeperCluster) -> str:
     """A topic of four partitions."""
     name = next(_names)
-    ours.create(name, [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 3, 2]])
+    cluster.create(name, [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 3, 2]])
     return name
 
 
-def _produced(ours: Members, topic: str, count: int = 200) -> set[str]:
+def _produced(cluster: ZooKeeperCluster, topic: str, count: int = 200) -> set[str]:
     values = [f"{next(_numbers)}" for _ in range(count)]
-    ours.produce(topic, [value.encode() for value in values])
+    cluster.produce(topic, [value.encode() for value in values])
     return set(values)
 
 
-def _ends(ours: Members, topic: str) -> dict[int, int]:
+def _ends(cluster: ZooKeeperCluster, topic: str) -> dict[int, int]:
     """Return the end offsets by partition."""
     found = {}
-    for partition, leader in enumerate(ours.leaders(topic)):
-        with _asking(ours, leader) as ask:
+    for partition, leader in enumerate(cluster.leaders(topic)):
+        with _asking(cluster, leader) as ask:
             wanted = {"name": topic, "partitions": [{"partition_index": partition, "timestamp": -1}]}
             response = ask("ListOffsets", 1, {"replica_id": -1, "topics": [wanted]})
         found[partition] = response["topics"][0]["partitions"][0]["offset"]
@@ -141,8 +141,8 @@ def _ends(ours: Members, topic: str) -> dict[int, int]:
 class _asking:
     """A context manager: a connection to a broker."""
 
-    def __init__(self, ours: Members, broker: int) -> None:
-        self._peer = Peer("ours", ours.members[broker].bootstrap_servers)
+    def __init__(self, cluster: ZooKeeperCluster, broker: int) -> None:
+        self._peer = Peer("ours", cluster.brokers[broker].bootstrap_servers)
 
     def __enter__(self) -> Callable[[str, int, dict[str, Any]], dict[str, Any]]:
         return self._peer.ask
@@ -151,103 +151,105 @@ class _asking:
         self._peer.close()
 
 
-def _fetched(ours: Members, group: str, topic: str, version: int = 0) -> dict[int, int]:
+def _fetched(cluster: ZooKeeperCluster, group: str, topic: str, version: int = 0) -> dict[int, int]:
     """Return the offsets of OffsetFetch: of ZooKeeper in version 0, of the coordinator in version 1."""
-    with _asking(ours, _coordinator(ours, group) if version else 2) as ask:
+    with _asking(cluster, _coordinator(cluster, group) if version else 2) as ask:
         asked = {"name": topic, "partition_indexes": [0, 1, 2, 3]}
         response = ask("OffsetFetch", version, {"group_id": group, "topics": [asked]})
     return {each["partition_index"]: each["committed_offset"] for each in response["topics"][0]["partitions"]}
 
 
-def _coordinator(ours: Members, group: str) -> int:
-    with _asking(ours, 1) as ask:
+def _coordinator(cluster: ZooKeeperCluster, group: str) -> int:
+    with _asking(cluster, 1) as ask:
         return int(ask("FindCoordinator", 0, {"key": group})["node_id"])
 
 
 def test_old_consumers_rebalance_when_one_leaves_or_dies(
-    ours: Members, group_of: Callable[..., Group], topic: str
+    cluster: ZooKeeperCluster, group_of: Callable[..., Group], topic: str
 ) -> None:
     group = group_of(topic)
     group.join("a")
     group.until_owned(a=4)
-    values = _produced(ours, topic)
+    values = _produced(cluster, topic)
     group.until_read(values)
     group.join("b")
     group.until_owned(a=2, b=2)
-    values |= _produced(ours, topic)
+    values |= _produced(cluster, topic)
     group.until_read(values)
     group.leave("a")
     group.until_owned(b=4)
-    values |= _produced(ours, topic)
+    values |= _produced(cluster, topic)
     group.until_read(values)
     group.join("c")
     group.until_owned(b=2, c=2)
     group.kill("b")
     group.until_owned(c=4)
-    values |= _produced(ours, topic)
+    values |= _produced(cluster, topic)
     group.until_read(values)
     group.leave("c")
 
-    assert group.committed() == _ends(ours, topic)
-    assert _fetched(ours, group.name, topic) == group.committed()
+    assert group.committed() == _ends(cluster, topic)
+    assert _fetched(cluster, group.name, topic) == group.committed()
     assert set(group.read) == values
 
 
 def test_a_consumer_follows_the_leaders_through_a_broker_restart(
-    ours: Members, group_of: Callable[..., Group], topic: str
+    cluster: ZooKeeperCluster, group_of: Callable[..., Group], topic: str
 ) -> None:
     group = group_of(topic)
     group.join("a")
-    values = _produced(ours, topic)
+    values = _produced(cluster, topic)
     group.until_read(values)
-    ours.members[2].stop()
+    cluster.brokers[2].stop()
     try:
-        values |= _produced(ours, topic)
+        values |= _produced(cluster, topic)
         group.until_read(values)
     finally:
-        ours.members[2].start()
-    ours.until(lambda: ours.in_sync(topic) == [{1, 2, 3}] * 4)
-    ours.members[1].kill()
+        cluster.brokers[2].start()
+    cluster.until(lambda: cluster.in_sync(topic) == [{1, 2, 3}] * 4)
+    cluster.brokers[1].kill()
     try:
-        values |= _produced(ours, topic)
+        values |= _produced(cluster, topic)
         group.until_read(values)
     finally:
-        ours.members[1].start()
-    ours.until(lambda: ours.in_sync(topic) == [{1, 2, 3}] * 4)
-    values |= _produced(ours, topic)
+        cluster.brokers[1].start()
+    cluster.until(lambda: cluster.in_sync(topic) == [{1, 2, 3}] * 4)
+    values |= _produced(cluster, topic)
     group.until_read(values)
     group.leave("a")
-    assert group.committed() == _ends(ours, topic)
+    assert group.committed() == _ends(cluster, topic)
     assert set(group.read) == values
 
 
-def test_a_consumer_reads_added_partitions(ours: Members, group_of: Callable[..., Group], topic: str) -> None:
+def test_a_consumer_reads_added_partitions(
+    cluster: ZooKeeperCluster, group_of: Callable[..., Group], topic: str
+) -> None:
     group = group_of(topic)
     group.join("a")
     group.until_owned(a=4)
     _TOOLS.run(
-        "kafka.admin.TopicCommand", "--zookeeper", ours.zookeeper, "--alter", "--topic", topic, "--partitions", "6"
+        "kafka.admin.TopicCommand", "--zookeeper", cluster.zookeeper, "--alter", "--topic", topic, "--partitions", "6"
     )
     group.until_owned(a=6)
-    ours.until(lambda: len(ours.leaders(topic)) == 6 and -1 not in ours.leaders(topic))
-    group.until_read(_produced(ours, topic))
+    cluster.until(lambda: len(cluster.leaders(topic)) == 6 and -1 not in cluster.leaders(topic))
+    group.until_read(_produced(cluster, topic))
 
 
 def test_a_consumer_begins_at_an_offset_of_offset_commit_v0(
-    ours: Members, group_of: Callable[..., Group], topic: str
+    cluster: ZooKeeperCluster, group_of: Callable[..., Group], topic: str
 ) -> None:
-    _produced(ours, topic)
+    _produced(cluster, topic)
     group = group_of(topic)
-    ends = _ends(ours, topic)
+    ends = _ends(cluster, topic)
     wanted = [
         {"partition_index": index, "committed_offset": end, "committed_metadata": ""} for index, end in ends.items()
     ]
-    with _asking(ours, 3) as ask:
+    with _asking(cluster, 3) as ask:
         response = ask("OffsetCommit", 0, {"group_id": group.name, "topics": [{"name": topic, "partitions": wanted}]})
     assert [each["error_code"] for each in response["topics"][0]["partitions"]] == [0] * 4
     assert group.committed() == ends
 
-    values = _produced(ours, topic)
+    values = _produced(cluster, topic)
     group.join("a")
     group.until_read(values)
     group.leave("a")
@@ -255,33 +257,35 @@ def test_a_consumer_begins_at_an_offset_of_offset_commit_v0(
 
 
 def test_dual_commit_writes_offsets_to_kafka_and_zookeeper(
-    ours: Members, group_of: Callable[..., Group], topic: str
+    cluster: ZooKeeperCluster, group_of: Callable[..., Group], topic: str
 ) -> None:
     group = group_of(topic, "offsets.storage=kafka", "dual.commit.enabled=true")
     group.join("a")
-    values = _produced(ours, topic)
+    values = _produced(cluster, topic)
     group.until_read(values)
     group.leave("a")
-    ends = _ends(ours, topic)
+    ends = _ends(cluster, topic)
     assert group.committed() == ends
-    assert _fetched(ours, group.name, topic, version=1) == ends
+    assert _fetched(cluster, group.name, topic, version=1) == ends
 
-    values = _produced(ours, topic)
+    values = _produced(cluster, topic)
     only_kafka = group_of(topic, "offsets.storage=kafka", "dual.commit.enabled=false")
     only_kafka.join("b")
     only_kafka.until_read(values)
     only_kafka.leave("b")
     assert sorted(only_kafka.read) == sorted(values)
     assert only_kafka.committed() == ends
-    assert _fetched(ours, group.name, topic, version=1) == _ends(ours, topic)
+    assert _fetched(cluster, group.name, topic, version=1) == _ends(cluster, topic)
 
 
-def test_the_simple_consumer_fetches_lists_offsets_and_commits(ours: Members, zookeeper: KazooClient) -> None:
+def test_the_simple_consumer_fetches_lists_offsets_and_commits(
+    cluster: ZooKeeperCluster, zookeeper: KazooClient
+) -> None:
     topic = next(_names)
-    ours.create(topic, [[2, 1, 3], [3, 1, 2]])
-    ours.produce(topic, [b"%d" % number for number in range(100)])
-    ends = _ends(ours, topic)
-    host, _, port = ours.members[2].bootstrap_servers.rpartition(":")
+    cluster.create(topic, [[2, 1, 3], [3, 1, 2]])
+    cluster.produce(topic, [b"%d" % number for number in range(100)])
+    ends = _ends(cluster, topic)
+    host, _, port = cluster.brokers[2].bootstrap_servers.rpartition(":")
     with _TOOLS.start(str(_SIMPLE), host, port) as simple:
 
         def respond(line: str) -> str:
@@ -289,7 +293,7 @@ def test_the_simple_consumer_fetches_lists_offsets_and_commits(ours: Members, zo
             return simple.next_line()
 
         assert respond(f"leader {topic} 0") == f"2 {host}:{port}"
-        assert respond(f"leader {topic} 1") == f"3 {ours.members[3].bootstrap_servers}"
+        assert respond(f"leader {topic} 1") == f"3 {cluster.brokers[3].bootstrap_servers}"
         assert respond(f"offsets {topic} 0 {_LATEST} 1") == f"0 {ends[0]}"
         assert respond(f"offsets {topic} 0 {_EARLIEST} 1") == "0 0"
         assert respond(f"offsets {topic} 0 {_LATEST} 5") == f"0 {ends[0]} 0"
@@ -311,17 +315,17 @@ def test_the_simple_consumer_fetches_lists_offsets_and_commits(ours: Members, zo
 
 
 def test_kafkas_tool_reads_the_znodes_of_a_group(
-    ours: Members, zookeeper: KazooClient, group_of: Callable[..., Group], topic: str
+    cluster: ZooKeeperCluster, zookeeper: KazooClient, group_of: Callable[..., Group], topic: str
 ) -> None:
     group = group_of(topic)
     group.join("a")
-    values = _produced(ours, topic)
+    values = _produced(cluster, topic)
     group.until_read(values)
     (registered,) = zookeeper.get_children(f"/consumers/{group.name}/ids")
     found = json.loads(zookeeper.get(f"/consumers/{group.name}/ids/{registered}")[0])
     assert found["subscription"] == {topic: 1}
     output = _TOOLS.run(
-        "kafka.admin.ConsumerGroupCommand", "--zookeeper", ours.zookeeper, "--describe", "--group", group.name
+        "kafka.admin.ConsumerGroupCommand", "--zookeeper", cluster.zookeeper, "--describe", "--group", group.name
     )
     lags = [line.split()[4] for line in output.splitlines() if line.startswith(topic)]
     assert len(lags) == 4

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 from compat_tests.oracle.batches import batch
 from compat_tests.oracle.peer import Closed, Peer
 from compat_tests.oracle.schema import Body
-from compat_tests.zookeeper.members import WAIT_S, Members
+from compat_tests.zookeeper.cluster import WAIT_S, ZooKeeperCluster
 
 _GROUP, _TRANSACTION = 0, 1
 _LATEST_OF_VERSION_1 = {
@@ -42,8 +42,8 @@ class Identity(NamedTuple):
 class Transactions:
     """`name` is the transactional id."""
 
-    def __init__(self, members: Members, name: str, group: str = "") -> None:
-        self._members = members
+    def __init__(self, cluster: ZooKeeperCluster, name: str, group: str = "") -> None:
+        self._cluster = cluster
         self.name = name
         self.group = group or f"group-of-{name}"
         self.identity = Identity(-1, -1)
@@ -76,7 +76,7 @@ class Transactions:
         body: Body = {"transactional_id": self.name, "acks": -1, "timeout_ms": 5000, "topic_data": [data]}
 
         def leader() -> int:
-            return self._members.leaders(topic)[partition]
+            return self._cluster.leaders(topic)[partition]
 
         response = self._ask_until_final("Produce", body, leader)
         error = int(response["responses"][0]["partition_responses"][0]["error_code"])
@@ -97,7 +97,7 @@ class Transactions:
         who = {**self._who(), "group_id": self.group, "generation_id": -1, "member_id": "", "group_instance_id": None}
         body = {**who, "topics": [{"name": topic, "partitions": [row]}]}
         response = self._ask_until_final(
-            "TxnOffsetCommit", body, lambda: coordinator(self._members, self.group, _GROUP)
+            "TxnOffsetCommit", body, lambda: coordinator(self._cluster, self.group, _GROUP)
         )
         assert set(_errors(response["topics"], "partitions")) == {0}, response
 
@@ -122,8 +122,8 @@ class Transactions:
         responses: list[Body] = []
 
         def stable() -> bool:
-            who = coordinator(self._members, self.group, _GROUP)
-            (response,) = _ask(self._members, who, "OffsetFetch", 8, body)["groups"]
+            who = coordinator(self._cluster, self.group, _GROUP)
+            (response,) = _ask(self._cluster, who, "OffsetFetch", 8, body)["groups"]
             responses.append(response)
             return not response["error_code"] and not response["topics"][0]["partitions"][0]["error_code"]
 
@@ -135,61 +135,62 @@ class Transactions:
         return {"transactional_id": self.name, "producer_id": producer_id, "producer_epoch": epoch}
 
     def _to_coordinator(self, api: str, body: Body) -> Body:
-        return self._ask_until_final(api, body, lambda: coordinator(self._members, self.name, _TRANSACTION))
+        return self._ask_until_final(api, body, lambda: coordinator(self._cluster, self.name, _TRANSACTION))
 
     def _ask_until_final(self, api: str, body: Body, whom: Callable[[], int]) -> Body:
         """Send a request to the broker that `whom` returns, and repeat it until the response has no retriable error."""
         responses: list[Body] = []
 
         def done() -> bool:
-            responses.append(_ask(self._members, whom(), api, _LATEST_OF_VERSION_1.get(api, 0), body))
+            responses.append(_ask(self._cluster, whom(), api, _LATEST_OF_VERSION_1.get(api, 0), body))
             return not _FOR_A_WHILE.intersection(_all_errors(responses[-1]))
 
         _until(done, lambda: (api, responses[-1:]))
         return responses[-1]
 
 
-def coordinator(members: Members, key: str, kind: int = _TRANSACTION) -> int:
-    """Return the coordinator of a transactional id or of a group (kind 0) from the first member that answers, or -1."""
-    for broker in members.members:
+def coordinator(cluster: ZooKeeperCluster, key: str, kind: int = _TRANSACTION) -> int:
+    """Return the coordinator of a transactional id, or of a group (kind 0), as the first running broker names it, or
+    -1."""
+    for broker in cluster.brokers:
         try:
-            return int(_ask(members, broker, "FindCoordinator", 3, {"key": key, "key_type": kind})["node_id"])
+            return int(_ask(cluster, broker, "FindCoordinator", 3, {"key": key, "key_type": kind})["node_id"])
         except (Closed, OSError):
             continue
     return -1
 
 
-def named_for(members: Members, prefix: str, broker: int, kind: int = _TRANSACTION) -> str:
+def named_for(cluster: ZooKeeperCluster, prefix: str, broker: int, kind: int = _TRANSACTION) -> str:
     """Return a name with this prefix that this broker coordinates."""
     found: list[str] = []
 
     def one() -> bool:
         names = (f"{prefix}-{number}" for number in range(20))
-        found.extend(name for name in names if coordinator(members, name, kind) == broker)
+        found.extend(name for name in names if coordinator(cluster, name, kind) == broker)
         return bool(found)
 
     _until(one, lambda: (prefix, broker))
     return found[0]
 
 
-def elect_preferred(members: Members, wanted: Callable[[], object]) -> None:
+def elect_preferred(cluster: ZooKeeperCluster, wanted: Callable[[], object]) -> None:
     """Elect the preferred leaders of all partitions, repeatedly, until `wanted` is true."""
 
     def elected() -> bool:
-        controller = members.controller()
-        if controller in members.members:
+        controller = cluster.controller()
+        if controller in cluster.brokers:
             body: Body = {"election_type": 0, "topic_partitions": None, "timeout_ms": 5000}
-            _ask(members, controller, "ElectLeaders", 2, body)
+            _ask(cluster, controller, "ElectLeaders", 2, body)
         return bool(wanted())
 
     _until(elected, lambda: "preferred leaders")
 
 
-def _ask(members: Members, broker: int, api: str, version: int, body: Body) -> Body:
+def _ask(cluster: ZooKeeperCluster, broker: int, api: str, version: int, body: Body) -> Body:
     """Send a request on a new connection, because the broker may have restarted. Raises Closed or OSError."""
-    if broker not in members.members:
+    if broker not in cluster.brokers:
         raise Closed(f"broker {broker} is not running")
-    with closing(Peer(str(broker), members.members[broker].bootstrap_servers)) as peer:
+    with closing(Peer(str(broker), cluster.brokers[broker].bootstrap_servers)) as peer:
         return peer.ask(api, version, body)
 
 

@@ -1,4 +1,4 @@
-"""A cluster over a real ZooKeeper; its members are processes of `odradek up --zookeeper` and of Apache Kafka 3.9."""
+"""A cluster over a real ZooKeeper, whose brokers are processes of `odradek up --zookeeper` and of Apache Kafka 3.9."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BATCH = 500
 CONFIG = {"zookeeper.session.timeout.ms": str(SESSION_MS), "offsets.topic.num.partitions": "4"}
 
 
-class OdradekMember:
+class OdradekBroker:
     """`odradek up --zookeeper` in its own process; `prefix` begins its command."""
 
     def __init__(
@@ -84,7 +84,7 @@ class OdradekMember:
         assert self._process is not None
         os.kill(self._process.pid, signal.SIGSTOP)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         assert self._process is not None
         os.kill(self._process.pid, signal.SIGCONT)
 
@@ -93,22 +93,22 @@ class OdradekMember:
             self.kill()
 
 
-class Members:
-    """The members of the cluster, and requests of an operator and of clients."""
+class ZooKeeperCluster:
+    """Starts, replaces and ends brokers of either kind, and sends the requests of an operator and of clients."""
 
     def __init__(self, server: ZooKeeperServer, chroot: str, directory: Path, *, session_ms: int = SESSION_MS) -> None:
         """`session_ms`: short if a test waits for a session to expire, long if no session may expire by itself."""
         self.zookeeper = server.connect_string + chroot
         self._session = {"zookeeper.session.timeout.ms": str(session_ms)}
         self.directory = directory
-        self.members: dict[int, OdradekMember | ApacheKafka] = {}
+        self.brokers: dict[int, OdradekBroker | ApacheKafka] = {}
         self._ports: dict[int, int] = {}
-        """The ports of members that take another's place or have more than one listener."""
+        """The ports of brokers that replace another one or have more than one listener."""
         self._taps: list[Tap] = []
         self._produced: dict[str, set[bytes]] = {}
 
     def control_plane(self, broker: int) -> tuple[Tap, dict[str, str]]:
-        """Return a tap on the control-plane listener of a member, and the settings of the member's listeners."""
+        """Return a tap on the control-plane listener of a broker, and the settings of the broker's listeners."""
         port, control_port = free_ports(2)
         self._ports[broker] = port
         tap = Tap(control_port)
@@ -121,25 +121,25 @@ class Members:
         }
 
     def odradek(self, broker: int, **config: str) -> None:
-        """Start another Odradek member; the names of settings have underscores for dots."""
+        """Start another Odradek broker; the names of settings have underscores for dots."""
         options = {**CONFIG, **self._session, **_dotted(config)}
-        self.members[broker] = OdradekMember(
+        self.brokers[broker] = OdradekBroker(
             broker, self.zookeeper, self.directory / str(broker), options=options, port=self._ports.get(broker, 0)
         )
-        self.members[broker].start()
+        self.brokers[broker].start()
 
-    def kafka(self, *brokers: int, **more: str) -> None:
-        """Start Kafka members together."""
+    def kafka(self, *brokers: int, **options: str) -> None:
+        """Start Kafka's brokers together; the names of settings have underscores for dots."""
         config = {
             **self._session,
             "offsets.topic.replication.factor": "3",
             "offsets.topic.num.partitions": "4",
-            **_dotted(more),
+            **_dotted(options),
         }
         started = []
         for broker in brokers:
-            kept = self._ports.get(broker)
-            self.members[broker] = member = ApacheKafka(
+            earlier_port = self._ports.get(broker)
+            self.brokers[broker] = kafka = ApacheKafka(
                 KAFKA_3_9,
                 directory=self.directory / str(broker),
                 config=config,
@@ -147,15 +147,15 @@ class Members:
                 heap="320M",
                 zookeeper=self.zookeeper,
             )
-            member.port = member.port if kept is None else kept
-            member.launch()
-            started.append(member)
-        for member in started:
-            member.wait(brokers=len(self.members))
+            kafka.port = kafka.port if earlier_port is None else earlier_port
+            kafka.launch()
+            started.append(kafka)
+        for kafka in started:
+            kafka.wait(brokers=len(self.brokers))
 
     def replace(self, broker: int) -> None:
-        """Stop a broker in order, and start one of the other kind in its directory and at its address."""
-        before = self.members[broker]
+        """Stop a broker with a controlled shutdown, and start one of the other kind with its directory and address."""
+        before = self.brokers[broker]
         before.stop()
         self._ports[broker] = int(before.bootstrap_servers.rpartition(":")[2])
         if isinstance(before, ApacheKafka):
@@ -164,15 +164,15 @@ class Members:
             self.kafka(broker)
 
     def kill(self) -> None:
-        """Kill all members together with kill -9."""
+        """Kill all brokers together with SIGKILL."""
         with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda member: member.kill(), self.members.values()))
-        for broker, member in self.members.items():
-            self._ports[broker] = int(member.bootstrap_servers.rpartition(":")[2])
+            list(pool.map(lambda broker: broker.kill(), self.brokers.values()))
+        for broker, process in self.brokers.items():
+            self._ports[broker] = int(process.bootstrap_servers.rpartition(":")[2])
 
     def take_over(self) -> None:
-        """After `kill`, start brokers of the other kind in the same directories and at the same addresses, as soon as
-        the old sessions have expired. Kafka's brokers do not wait for that themselves."""
+        """After `kill`, start brokers of the other kind with the same directories and addresses, as soon as the old
+        sessions have expired. Kafka's brokers do not wait for that themselves."""
         kazoo = KazooClient(self.zookeeper)
         kazoo.start()
         try:
@@ -180,30 +180,30 @@ class Members:
         finally:
             kazoo.stop()
             kazoo.close()
-        before, self.members = self.members, {}
-        if all(isinstance(member, OdradekMember) for member in before.values()):
+        before, self.brokers = self.brokers, {}
+        if all(isinstance(broker, OdradekBroker) for broker in before.values()):
             self.kafka(*before)
         else:
             for broker in before:
                 self.odradek(broker)
 
     def remove(self, broker: int) -> None:
-        """Stop a member in order, for good."""
-        self.members.pop(broker).stop()
+        """Stop a broker with a controlled shutdown, for good."""
+        self.brokers.pop(broker).stop()
 
     def close(self) -> None:
-        """Kill all members: the last of Kafka's brokers would wait for another broker to take over its partitions."""
-        for member in self.members.values():
-            if isinstance(member, ApacheKafka):
-                member.kill()
+        """Kill all brokers: the last of Kafka's brokers would wait for another broker to take over its partitions."""
+        for broker in self.brokers.values():
+            if isinstance(broker, ApacheKafka):
+                broker.kill()
             else:
-                member.close()
+                broker.close()
         for tap in self._taps:
             tap.close()
 
     @property
     def bootstrap_servers(self) -> str:
-        return ",".join(member.bootstrap_servers for member in self.members.values())
+        return ",".join(broker.bootstrap_servers for broker in self.brokers.values())
 
     # -- as an operator -----------------------------------------------------------------------------------------------
 
@@ -263,23 +263,24 @@ class Members:
         return done.stdout
 
     def until_in_sync(self, *topics: str) -> None:
-        """Wait until all replicas of these topics, which are on all members, are in sync."""
+        """Wait until all replicas of these topics, which every broker has, are in sync."""
 
-        def everywhere() -> list[set[int]]:
+        def isrs() -> list[set[int]]:
             return [each for topic in topics for each in self.in_sync(topic)]
 
-        self.until(lambda: all(each == set(self.members) for each in everywhere()), everywhere)
+        self.until(lambda: all(isr == set(self.brokers) for isr in isrs()), isrs)
 
     def assert_replicas_agree(self, *topics: str) -> None:
-        """Assert that the replicas are equal, that there are no other topics, and that no log was set aside."""
+        """Assert that the replicas are equal, that there are no other topics, and that no log became a stray."""
         rows = json.loads(self.run("verify", "--internal", "--json"))
         assert {row["topic"] for row in rows} == set(topics)
         assert {row["result"] for row in rows} == {"same"}
         assert [row for row in rows if row["end"] == 0 and not row["topic"].startswith("__")] == []
         assert list(self.directory.glob("*/data/*-stray")) == []
 
-    def until(self, condition: Callable[[], object], about: object = "") -> None:
-        """Wait for a condition; a KafkaException counts as false. `about`, or its result, is part of the failure."""
+    def until(self, condition: Callable[[], object], context: object = "") -> None:
+        """Wait for a condition; a KafkaException counts as false. The failure shows `context`, or its result if it is
+        a function."""
         end = time.monotonic() + WAIT_S
         while True:
             try:
@@ -288,8 +289,8 @@ class Members:
             except KafkaException:
                 if time.monotonic() >= end:
                     raise
-            detail = about() if callable(about) and time.monotonic() >= end else about
-            assert time.monotonic() < end, f"did not come true in {WAIT_S:g} s {detail}"
+            shown = context() if callable(context) and time.monotonic() >= end else context
+            assert time.monotonic() < end, f"condition is not true after {WAIT_S:g} s: {shown}"
             time.sleep(0.1)
 
     # -- as clients ---------------------------------------------------------------------------------------------------
@@ -299,7 +300,7 @@ class Members:
 
         Only one batch per partition is in flight. Otherwise librdkafka may send the next batch to the new leader while
         one is still on its way to the former leader. The new leader, Kafka's too, accepts any first sequence of a
-        producer that it does not know, and librdkafka then takes the earlier batch for written.
+        producer that it does not know, and librdkafka then considers the earlier batch written.
         """
         producer = Producer(
             {
@@ -319,13 +320,13 @@ class Members:
                 refused.append(error)
 
         unsent = iter(values)
-        while some := list(islice(unsent, _BATCH)):
-            for value in some:
+        while batch := list(islice(unsent, _BATCH)):
+            for value in batch:
                 producer.produce(topic, value, on_delivery=delivered)
             assert producer.flush(WAIT_S) == 0
         assert not refused, refused[:3]
 
-    def assert_all_there(self, topic: str) -> None:
+    def assert_all_stored_once(self, topic: str) -> None:
         """Assert that every acknowledged record is stored exactly once."""
         consumer = Consumer(
             {"bootstrap.servers": self.bootstrap_servers, "group.id": "reader", "enable.auto.commit": False}
@@ -372,7 +373,7 @@ def elect_until(kazoo: KazooClient, controller: int) -> None:
             if json.loads(kazoo.get("/controller")[0])["brokerid"] == controller:
                 return
             kazoo.delete("/controller")
-        assert time.monotonic() < deadline, f"broker {controller} is not elected in {WAIT_S:g} s"
+        assert time.monotonic() < deadline, f"broker {controller} is not the controller after {WAIT_S:g} s"
         time.sleep(0.3)
 
 
