@@ -33,18 +33,18 @@ from confluent_kafka import (
 from kafka import KafkaProducer
 from kafka.errors import KafkaTimeoutError
 
-from compat_tests.netns.history import Operation, Outcome, Recorder, What
-from compat_tests.netns.job import COMMON, STUCK, Job, consumer_for, offset_of, partition_of
-from compat_tests.netns.transactional_clients import keep_a_bank, pass_on, read_committed
+from compat_tests.netns.history import Kind, Operation, Outcome, Recorder
+from compat_tests.netns.job import COMMON, HUNG_EXIT_CODE, Job, consumer_for, offset_of, partition_of
+from compat_tests.netns.transactional_clients import copy, make_transfers, read_committed
 from odradek.client.client import Client
 from odradek.client.records import RecordProducer
 from odradek.exceptions import ClientError
 from odradek_wire.records.record import Record
 
 _POLL_S = 0.1
-_ASK_S = 2.0
+_TIMEOUT_S = 2.0
 _FLUSH_S = 60.0
-_END_S = 75.0
+_FORCED_EXIT_S = 75.0
 _BATCH = 500
 _PROBE_S = 0.5
 _MEMBERS = 10
@@ -52,7 +52,7 @@ _PROBE_PAUSE_S = 0.05
 _FAILED_PROBE_PAUSE_S = 0.01
 _TAIL = 20
 # Errors with which the broker refuses a commit; after others the commit may have taken effect.
-_REFUSED = {
+_REFUSED_COMMIT = {
     KafkaError.ILLEGAL_GENERATION,
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.REBALANCE_IN_PROGRESS,
@@ -61,14 +61,14 @@ _REFUSED = {
 }
 
 
-class _Sent:
-    """Records the outcome of each record of an idempotent producer; at the end also the records without a response."""
+class _ProduceOutcomes:
+    """Records the outcome of each record of an idempotent producer, at the end also for those without a response."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
         self._begins: dict[str, float] = {}
 
-    def next(self) -> Iterator[tuple[str, int]]:
+    def values(self) -> Iterator[tuple[str, int]]:
         """Yield some hundred values a second, with their partitions, until the job ends."""
         for number in count():
             if self._job.stopping.wait(0.005):
@@ -77,14 +77,14 @@ class _Sent:
             self._begins[value] = time.monotonic()
             yield value, number % self._job.partitions
 
-    def answered(self, value: str, offset: int | None, error: object) -> None:
-        """Record the outcome of a value. `offset` may be unknown, even without an error."""
+    def record(self, value: str, offset: int | None, error: object) -> None:
+        """Record the outcome of a value; None for an unknown offset, which also a success may have."""
         begin = self._begins.pop(value)
         partition = int(value.rpartition(":")[2]) % self._job.partitions
         self._job.recorder.write(
             Operation(
                 self._job.name,
-                What.PRODUCE,
+                Kind.PRODUCE,
                 begin,
                 time.monotonic(),
                 Outcome.OK if error is None else Outcome.INFO,
@@ -97,9 +97,10 @@ class _Sent:
             )
         )
 
-    def end(self) -> None:
+    def close(self) -> None:
+        """Record the values without a response."""
         for value in list(self._begins):
-            self.answered(value, None, "no answer")
+            self.record(value, None, "no response")
 
 
 def produce(job: Job) -> None:
@@ -115,16 +116,16 @@ def produce(job: Job) -> None:
             "message.timeout.ms": 120_000,
         }
     )
-    sent = _Sent(job)
+    outcomes = _ProduceOutcomes(job)
 
     def delivered(error: KafkaError | None, message: Message) -> None:
-        sent.answered(bytes(message.value() or b"").decode(), message.offset(), error)
+        outcomes.record(bytes(message.value() or b"").decode(), message.offset(), error)
 
-    for value, partition in sent.next():
+    for value, partition in outcomes.values():
         producer.produce(job.topic, value.encode(), partition=partition, on_delivery=delivered)
         producer.poll(0)
     producer.flush(_FLUSH_S)
-    sent.end()
+    outcomes.close()
 
 
 def produce_kafka_python(job: Job) -> None:
@@ -138,21 +139,21 @@ def produce_kafka_python(job: Job) -> None:
         reconnect_backoff_max_ms=500,
         metadata_max_age_ms=1000,
     )
-    sent = _Sent(job)
-    for value, partition in sent.next():
+    outcomes = _ProduceOutcomes(job)
+    for value, partition in outcomes.values():
         response = producer.send(job.topic, value.encode(), partition=partition)
-        response.add_callback(lambda metadata, value=value: sent.answered(value, metadata.offset, None))
-        response.add_errback(lambda error, value=value: sent.answered(value, None, error))
+        response.add_callback(lambda metadata, value=value: outcomes.record(value, metadata.offset, None))
+        response.add_errback(lambda error, value=value: outcomes.record(value, None, error))
     with suppress(KafkaTimeoutError):
         producer.flush(_FLUSH_S)
-    sent.end()
+    outcomes.close()
 
 
 def probe(job: Job) -> None:
     """Write one record after another to each partition, each to the leader that a new Metadata response names."""
     servers = job.servers.split(",")
 
-    def one(partition: int) -> None:
+    def probe_partition(partition: int) -> None:
         client: Client | None = None
         for number in count():
             value = f"{job.name}-{partition}:{number}"
@@ -174,18 +175,18 @@ def probe(job: Job) -> None:
                 client = None
             job.recorder.write(
                 Operation(
-                    job.name, What.PRODUCE, begin, time.monotonic(), outcome, job.topic, partition,
+                    job.name, Kind.PRODUCE, begin, time.monotonic(), outcome, job.topic, partition,
                     values=(value,), leader=leader, note=note,
                 )
             )  # fmt: skip
             if job.stopping.wait(_PROBE_PAUSE_S if client is not None else _FAILED_PROBE_PAUSE_S):
                 return
 
-    _at_once([lambda partition=partition: one(partition) for partition in range(job.partitions)])  # type: ignore[misc]
+    _run_threads([lambda partition=partition: probe_partition(partition) for partition in range(job.partitions)])  # type: ignore[misc]
 
 
-def _write_read(job: Job, process: str, begin: float, messages: Iterable[Message], generation: int = -1) -> None:
-    """Record one operation for each run of records without a gap."""
+def _record_read(job: Job, process: str, begin: float, messages: Iterable[Message], generation: int = -1) -> None:
+    """Record one operation for each sequence of records without a gap."""
     now = time.monotonic()
     runs: list[tuple[int, int, list[str]]] = []
     for message in sorted(messages, key=partition_of):
@@ -197,7 +198,7 @@ def _write_read(job: Job, process: str, begin: float, messages: Iterable[Message
     for partition, offset, values in runs:
         job.recorder.write(
             Operation(
-                process, What.READ, begin, now, Outcome.OK, job.topic, partition, offset, tuple(values),
+                process, Kind.READ, begin, now, Outcome.OK, job.topic, partition, offset, tuple(values),
                 group=job.group, generation=generation,
             )
         )  # fmt: skip
@@ -206,10 +207,10 @@ def _write_read(job: Job, process: str, begin: float, messages: Iterable[Message
 def read(job: Job) -> None:
     """Read assigned partitions from the beginning on."""
     consumer = consumer_for(job)
-    consumer.assign([TopicPartition(job.topic, each.partition, OFFSET_BEGINNING) for each in job.places])
+    consumer.assign([TopicPartition(job.topic, each.partition, OFFSET_BEGINNING) for each in job.topic_partitions])
     now = time.monotonic()
-    for each in job.places:
-        job.recorder.write(Operation(job.name, What.BEGIN, now, now, Outcome.OK, job.topic, each.partition, offset=0))
+    for each in job.topic_partitions:
+        job.recorder.write(Operation(job.name, Kind.BEGIN, now, now, Outcome.OK, job.topic, each.partition, offset=0))
     while not job.stopping.is_set():
         begin = time.monotonic()
         messages = consumer.consume(_BATCH, _POLL_S)
@@ -218,11 +219,11 @@ def read(job: Job) -> None:
             if error is not None and not error.retriable() and error.code() != KafkaError._TRANSPORT:
                 job.recorder.write(
                     Operation(
-                        job.name, What.READ, begin, time.monotonic(), Outcome.FAIL, job.topic,
+                        job.name, Kind.READ, begin, time.monotonic(), Outcome.FAIL, job.topic,
                         partition_of(message), note=str(error),
                     )
                 )  # fmt: skip
-        _write_read(job, job.name, begin, [message for message in messages if message.error() is None])
+        _record_read(job, job.name, begin, [message for message in messages if message.error() is None])
     consumer.close()
 
 
@@ -230,51 +231,51 @@ def watch(job: Job) -> None:
     """Request the latest offsets, and a group's committed offsets."""
     consumer = consumer_for(job)
 
-    def ask(what: What, place: TopicPartition, response: Callable[[], int]) -> None:
+    def query(kind: Kind, tp: TopicPartition, read_offset: Callable[[], int]) -> None:
         begin, offset, outcome, note = time.monotonic(), -1, Outcome.OK, ""
         try:
-            offset = response()
+            offset = read_offset()
         except KafkaException as error:
             outcome, note = Outcome.FAIL, str(error)
         job.recorder.write(
             Operation(
-                job.name, what, begin, time.monotonic(), outcome, job.topic, place.partition, offset,
-                group=job.group if what is What.COMMITTED else "", note=note,
+                job.name, kind, begin, time.monotonic(), outcome, job.topic, tp.partition, offset,
+                group=job.group if kind is Kind.COMMITTED else "", note=note,
             )
         )  # fmt: skip
 
     while not job.stopping.wait(_POLL_S):
-        for place in job.places:
+        for tp in job.topic_partitions:
             if job.stopping.is_set():
                 break
-            ask(What.LATEST, place, lambda place=place: consumer.get_watermark_offsets(place, _ASK_S)[1])  # type: ignore[misc]
+            query(Kind.LATEST, tp, lambda tp=tp: consumer.get_watermark_offsets(tp, _TIMEOUT_S)[1])  # type: ignore[misc]
             if job.group:
-                ask(What.COMMITTED, place, lambda place=place: _committed(consumer, place))  # type: ignore[misc]
+                query(Kind.COMMITTED, tp, lambda tp=tp: _committed(consumer, tp))  # type: ignore[misc]
     consumer.close()
 
 
-def _committed(consumer: Consumer, place: TopicPartition) -> int:
-    (found,) = consumer.committed([place], _ASK_S)
+def _committed(consumer: Consumer, tp: TopicPartition) -> int:
+    (found,) = consumer.committed([tp], _TIMEOUT_S)
     if found.error is not None:
         raise KafkaException(found.error)
     return max(found.offset, -1)
 
 
-def begin_again(job: Job) -> None:
-    """Start one new consumer after another; each reads the last records of a partition up to its end."""
+def read_tails(job: Job) -> None:
+    """Start one new consumer after another; each reads the last records of a partition to the end."""
     for number in count():
         if job.stopping.is_set():
             return
         begin, name, partition = time.monotonic(), f"{job.name}.{number}", number % job.partitions
         consumer = consumer_for(job, **{"enable.partition.eof": True, "auto.offset.reset": "earliest"})
-        place = TopicPartition(job.topic, partition)
+        tp = TopicPartition(job.topic, partition)
         outcome, offset, note = Outcome.FAIL, -1, ""
         try:
-            low, high = consumer.get_watermark_offsets(place, _ASK_S)
+            low, high = consumer.get_watermark_offsets(tp, _TIMEOUT_S)
             consumer.assign([TopicPartition(job.topic, partition, max(low, high - _TAIL))])
-            while time.monotonic() < begin + 3 * _ASK_S and not job.stopping.is_set():
+            while time.monotonic() < begin + 3 * _TIMEOUT_S and not job.stopping.is_set():
                 messages = consumer.consume(_BATCH, _POLL_S)
-                _write_read(job, name, begin, [message for message in messages if message.error() is None])
+                _record_read(job, name, begin, [message for message in messages if message.error() is None])
                 ends = [m for m in messages if (e := m.error()) is not None and e.code() == KafkaError._PARTITION_EOF]
                 if ends:
                     outcome, offset = Outcome.OK, offset_of(ends[0])
@@ -283,7 +284,7 @@ def begin_again(job: Job) -> None:
             note = str(error)
         job.recorder.write(
             Operation(
-                name, What.END, begin, time.monotonic(), outcome, job.topic, partition, offset, note=note
+                name, Kind.END, begin, time.monotonic(), outcome, job.topic, partition, offset, note=note
             )
         )  # fmt: skip
         consumer.close()
@@ -291,7 +292,7 @@ def begin_again(job: Job) -> None:
 
 def join(job: Job) -> None:
     """Run ten members of a group."""
-    _at_once([lambda member=member: _member(job, member) for member in members_of(job.name)])  # type: ignore[misc]
+    _run_threads([lambda member=member: _member(job, member) for member in members_of(job.name)])  # type: ignore[misc]
 
 
 def members_of(process: str) -> list[str]:
@@ -300,7 +301,7 @@ def members_of(process: str) -> list[str]:
 
 
 def _member(job: Job, name: str) -> None:
-    """Run a member. It records what it has read before it commits, so that no unread record is committed."""
+    """Run a member. It records its reads before it commits, so that the history has every read before its commit."""
     time.sleep(random.uniform(0, 0.2))
     generation = -1
 
@@ -310,7 +311,7 @@ def _member(job: Job, name: str) -> None:
         now = time.monotonic()
         job.recorder.write(
             Operation(
-                name, What.OWNS, now, now, Outcome.OK, job.topic, group=job.group, generation=generation,
+                name, Kind.OWNS, now, now, Outcome.OK, job.topic, group=job.group, generation=generation,
                 partitions=tuple(sorted(each.partition for each in partitions)),
             )
         )  # fmt: skip
@@ -333,7 +334,7 @@ def _member(job: Job, name: str) -> None:
     while not job.stopping.is_set():
         begin = time.monotonic()
         messages = [message for message in consumer.consume(_BATCH, 5 * _POLL_S) if message.error() is None]
-        _write_read(job, name, begin, messages, generation)
+        _record_read(job, name, begin, messages, generation)
         for message in messages:
             positions[partition_of(message)] = offset_of(message) + 1
         if positions:
@@ -357,7 +358,7 @@ def _commit(job: Job, name: str, consumer: Consumer, positions: dict[int, int], 
     for partition, offset in positions.items():
         job.recorder.write(
             Operation(
-                name, What.COMMIT, begin, time.monotonic(), outcomes[partition], job.topic, partition, offset,
+                name, Kind.COMMIT, begin, time.monotonic(), outcomes[partition], job.topic, partition, offset,
                 group=job.group, generation=generation, note=note,
             )
         )  # fmt: skip
@@ -366,17 +367,17 @@ def _commit(job: Job, name: str, consumer: Consumer, positions: dict[int, int], 
 def _outcome(error: KafkaError | None) -> Outcome:
     if error is None:
         return Outcome.OK
-    return Outcome.FAIL if error.code() in _REFUSED else Outcome.INFO
+    return Outcome.FAIL if error.code() in _REFUSED_COMMIT else Outcome.INFO
 
 
 def _generation(consumer: Consumer) -> int:
-    """Return the generation, which follows this mark at the begin of librdkafka's group metadata."""
-    mark, metadata = b"CGMDv2:", bytes(consumer.consumer_group_metadata())
-    assert metadata.startswith(mark)
-    return int.from_bytes(metadata[len(mark) : len(mark) + 4], sys.byteorder, signed=True)
+    """Return the generation, which follows a magic prefix in librdkafka's group metadata."""
+    prefix, metadata = b"CGMDv2:", bytes(consumer.consumer_group_metadata())
+    assert metadata.startswith(prefix)
+    return int.from_bytes(metadata[len(prefix) : len(prefix) + 4], sys.byteorder, signed=True)
 
 
-def _at_once(work: list[Callable[[], None]]) -> None:
+def _run_threads(work: list[Callable[[], None]]) -> None:
     threads = [threading.Thread(target=each) for each in work]
     for thread in threads:
         thread.start()
@@ -390,22 +391,22 @@ KINDS: dict[str, Callable[[Job], None]] = {
     "probe": probe,
     "read": read,
     "watch": watch,
-    "begin-again": begin_again,
+    "read-tails": read_tails,
     "join": join,
-    "bank": keep_a_bank,
-    "pass-on": pass_on,
+    "bank": make_transfers,
+    "copy": copy,
     "read-committed": read_committed,
 }
 
 
 def _end(stopping: threading.Event) -> None:
     """End the job on SIGTERM. librdkafka may hang when it destroys a client (its issues 1640 and 3470). The history is
-    complete by then, so the process prints its stacks and ends all the same."""
+    complete by then, so the process prints its stacks and exits."""
     signal.sigwait([signal.SIGTERM])
     stopping.set()
-    time.sleep(_END_S)
+    time.sleep(_FORCED_EXIT_S)
     faulthandler.dump_traceback(sys.stderr)
-    os._exit(STUCK)
+    os._exit(HUNG_EXIT_CODE)
 
 
 def main() -> None:

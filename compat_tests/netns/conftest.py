@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.netns.hosts import missing
+from compat_tests.netns.hosts import unsupported_reason
 from compat_tests.netns.system import System, Workload
 
 ROUNDS = int(os.environ.get("ODRADEK_ROUNDS", "1"))
@@ -17,7 +17,7 @@ ROUNDS = int(os.environ.get("ODRADEK_ROUNDS", "1"))
 
 @pytest.fixture(scope="module", params=range(ROUNDS), ids=lambda seed: f"round-{seed}")
 def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    if reason := missing():
+    if reason := unsupported_reason():
         pytest.fail(reason)
     seed: int = request.param
     with System(tmp_path_factory.mktemp("system"), seed) as system:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from compat_tests.netns.history import Place
+from compat_tests.netns.history import TopicPartition
 
 _LEARNS_OF_SUCCESSOR_MAX_S = 5.0
 """The longest time until a deposed leader that stays in the ISR learns of the new leader, on a busy machine. If it
@@ -34,7 +34,7 @@ class State(NamedTuple):
     """The state of a partition from `moment` on (wall clock, in seconds)."""
 
     moment: float
-    place: Place
+    topic_partition: TopicPartition
     leader: int
     isr: tuple[int, ...]
 
@@ -43,7 +43,7 @@ class Span(NamedTuple):
     """The time after another broker's election during which `broker`, the former leader, may not know of it."""
 
     broker: int
-    place: Place
+    topic_partition: TopicPartition
     begin: float
     end: float
 
@@ -69,25 +69,31 @@ def deposed(states: Iterable[State], deaths: Iterable[tuple[int, float]], now: f
     died = defaultdict(list)
     for broker, moment in sorted(deaths, key=lambda death: death[1]):
         died[broker].append(moment)
-    by_place = defaultdict(list)
+    by_partition = defaultdict(list)
     for state in states:
-        by_place[state.place].append(state)
+        by_partition[state.topic_partition].append(state)
     spans = []
-    for place, its in by_place.items():
+    for tp, partition_states in by_partition.items():
         leader, since = -1, 0.0
-        for number, state in enumerate(its):
+        for number, state in enumerate(partition_states):
             if state.leader in (-1, leader):
                 continue
             if leader != -1:
-                end = min([now, _knows(leader, its[number:]), *(each for each in died[leader] if each >= since)])
+                end = min(
+                    [
+                        now,
+                        _learns_of_successor(leader, partition_states[number:]),
+                        *(each for each in died[leader] if each >= since),
+                    ]
+                )
                 if end > state.moment:
-                    spans.append(Span(leader, place, state.moment, end))
+                    spans.append(Span(leader, tp, state.moment, end))
             leader, since = state.leader, state.moment
     return sorted(spans, key=lambda span: span.begin)
 
 
-def _knows(broker: int, states: list[State]) -> float:
-    """Return when the broker knows of its successor; the first of `states` is the successor's election."""
+def _learns_of_successor(broker: int, states: list[State]) -> float:
+    """Return the time at which the broker knows of its successor; the first of `states` is the successor's election."""
     soon, out = states[0].moment + _LEARNS_OF_SUCCESSOR_MAX_S, False
     for state in states:
         if not out and state.moment > soon:

@@ -12,16 +12,16 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 OFFSETS = "__consumer_offsets"
 
 
 def target_of(source: str) -> str:
     """Return the topic to which clients copy the records of this one, in transactions."""
-    return f"{source}-passed-on"
+    return f"{source}-copies"
 
 
-def passed_on(value: str, attempt: str) -> str:
+def copy_of(value: str, attempt: str) -> str:
     """Return the copy of a value, which names the attempt that wrote it."""
     return f"{value} {attempt}"
 
@@ -30,7 +30,9 @@ def source_of(value: str) -> str:
     return value.partition(" ")[0]
 
 
-class What(StrEnum):
+class Kind(StrEnum):
+    """The kind of an operation, which gives its fields their meaning."""
+
     PRODUCE = "produce"
     """A producer sent `values` with acks=all; the first got `offset`, if that is known."""
     BEGIN = "begin"
@@ -38,31 +40,35 @@ class What(StrEnum):
     READ = "read"
     """A consumer received `values`, the first of them from `offset`."""
     LATEST = "latest"
-    """ListOffsets returned `offset` as the offset of the next record."""
+    """ListOffsets returned `offset` as the latest offset."""
     END = "end"
-    """A consumer that started with this operation read to the end of the partition; `offset` is the next one."""
+    """A consumer that started with this operation read to the end of the partition; `offset` is the end offset."""
     OWNS = "owns"
     """A member of a group received its assignment, `partitions`."""
     COMMIT = "commit"
+    """A member of a group committed `offset`."""
     COMMITTED = "committed"
     """OffsetFetch returned `offset`; -1 for none."""
     FINAL = "final"
-    """The log after all clients have ended: `values` from `offset` on."""
+    """The log after all clients have ended has `values` from `offset` on."""
     TRANSACTION = "transaction"
     """A producer wrote `values` in one transaction, into any partitions of `topic`. `group` is set if the transaction
     copied records that the group read from another topic."""
     READ_COMMITTED = "read-committed"
     """A read_committed consumer that started at offset 0 received `values`; their offsets may have gaps."""
     COMMITTED_LOG = "committed-log"
-    """The committed `values` of a partition after all clients have ended."""
+    """After all clients have ended, `values` are the committed records of the partition."""
     FAULT = "fault"
-    """The fault `note` affected broker `leader` from `begin` to `end`. No check uses it, except the time of a kill."""
+    """The fault `note` affected broker `leader` from `begin` to `end`. The checks use only the times of kills, to
+    find deposed leaders."""
     DEPOSED = "deposed"
     """The controller elected another leader of `partitions` at `begin`; their former leader, broker `leader`, may not
     have known it until `end`."""
 
 
 class Outcome(StrEnum):
+    """The outcome of an operation, as its client knows it."""
+
     OK = "ok"
     FAIL = "fail"
     """The operation has no effect, now or later."""
@@ -73,7 +79,7 @@ class Outcome(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Operation:
     process: str
-    what: What
+    kind: Kind
     begin: float
     end: float
     outcome: Outcome = Outcome.OK
@@ -90,7 +96,7 @@ class Operation:
     note: str = ""
 
     @property
-    def place(self) -> Place:
+    def topic_partition(self) -> TopicPartition:
         return self.topic, self.partition
 
 
@@ -133,6 +139,6 @@ class Histories:
 
 def _operation(line: bytes) -> Operation:
     fields = json.loads(line)
-    fields |= {"what": What(fields["what"]), "outcome": Outcome(fields.get("outcome", Outcome.OK))}
+    fields |= {"kind": Kind(fields["kind"]), "outcome": Outcome(fields.get("outcome", Outcome.OK))}
     fields |= {name: tuple(fields[name]) for name in ("values", "partitions") if name in fields}
     return Operation(**fields)

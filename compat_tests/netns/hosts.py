@@ -20,7 +20,7 @@ from typing import Self
 
 from odradek_peers.processes import killed_with_parent
 
-from compat_tests.netns.wire import Fate
+from compat_tests.netns.wire import LinkFaults
 
 _NAMESPACES = Path("/run/netns")
 _OURS = re.compile(r"odradek-(\d+)-\d+")
@@ -34,21 +34,21 @@ class HostsError(Exception):
     """A command failed on this machine, or in the wire."""
 
 
-def missing() -> str | None:
-    """Return why this machine cannot have hosts, in a sentence, or None if it can."""
+def unsupported_reason() -> str | None:
+    """Return the reason why this machine cannot have hosts, or None if it can."""
     if sys.platform != "linux":
-        return "network namespaces are Linux's"
+        return "network namespaces need Linux"
     if shutil.which("ip") is None:
         return "`ip` is missing (Debian: the package iproute2)"
     if os.geteuid() != 0:
-        return "making network namespaces takes root"
+        return "only root can create network namespaces"
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         return "/dev/net/tun is missing: this kernel or container has no TUN devices"
     try:
         with Hosts(["a", "b"]):
             return None
     except (HostsError, OSError) as error:
-        return f"network namespaces with TUN devices cannot be made here: {error}"
+        return f"this machine cannot create network namespaces with TUN devices: {error}"
 
 
 class Hosts:
@@ -61,7 +61,7 @@ class Hosts:
         self._wire: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
-        _sweep()
+        _remove_stale_namespaces()
         try:
             self._start()
         except BaseException:
@@ -81,21 +81,23 @@ class Hosts:
     @contextlib.contextmanager
     def on(self, name: str) -> Iterator[None]:
         """Run the block on the host, with the sockets, threads and processes that this thread makes there."""
-        with open("/proc/thread-self/ns/net") as before, (_NAMESPACES / self._namespaces[name]).open() as there:
-            _enter(there.fileno())
+        with open("/proc/thread-self/ns/net") as before, (_NAMESPACES / self._namespaces[name]).open() as namespace:
+            _enter_namespace(namespace.fileno())
             try:
                 yield
             finally:
-                _enter(before.fileno())
+                _enter_namespace(before.fileno())
 
-    def link(self, source: str, target: str, fate: Fate) -> None:
-        """Set the treatment of packets from one host to the other."""
-        cut, delay_ms, jitter_ms, loss = fate
-        self._tell(f"link {self.addresses[source]} {self.addresses[target]} {int(cut)} {delay_ms} {jitter_ms} {loss}")
+    def set_link(self, source: str, target: str, faults: LinkFaults) -> None:
+        """Set the faults of packets from one host to the other."""
+        cut, delay_ms, jitter_ms, loss = faults
+        self._command(
+            f"link {self.addresses[source]} {self.addresses[target]} {int(cut)} {delay_ms} {jitter_ms} {loss}"
+        )
 
     def count(self, source: str, target: str) -> tuple[int, int]:
-        """Return the numbers of carried and dropped packets since the beginning."""
-        carried, dropped = self._tell(f"count {self.addresses[source]} {self.addresses[target]}").split()
+        """Return the numbers of carried and of dropped packets."""
+        carried, dropped = self._command(f"count {self.addresses[source]} {self.addresses[target]}").split()
         return int(carried), int(dropped)
 
     def _start(self) -> None:
@@ -111,7 +113,7 @@ class Hosts:
             cwd=_ROOT,
         )
         for name, namespace in self._namespaces.items():
-            self._tell(f"join {namespace} {self.addresses[name]}")
+            self._command(f"join {namespace} {self.addresses[name]}")
 
     def _end(self) -> None:
         wire, self._wire = self._wire, None
@@ -120,7 +122,7 @@ class Hosts:
         for namespace in self._namespaces.values():
             _remove(namespace)
 
-    def _tell(self, command: str) -> str:
+    def _command(self, command: str) -> str:
         assert self._wire is not None
         assert self._wire.stdin is not None
         assert self._wire.stdout is not None
@@ -131,13 +133,13 @@ class Hosts:
         return response
 
 
-def _sweep() -> None:
+def _remove_stale_namespaces() -> None:
     """Remove the namespaces of killed tests."""
     if not _NAMESPACES.is_dir():
         return
     for name in sorted(os.listdir(_NAMESPACES)):
-        found = _OURS.fullmatch(name)
-        if found and not Path("/proc", found[1]).exists():
+        match = _OURS.fullmatch(name)
+        if match and not Path("/proc", match[1]).exists():
             _remove(name)
 
 
@@ -152,12 +154,12 @@ def _ip(*arguments: str) -> None:
         raise HostsError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
 
 
-def _enter(namespace: int) -> None:
+def _enter_namespace(namespace: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.setns(namespace, _CLONE_NEWNET):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
-if __name__ == "__main__" and (why := missing()):
-    sys.exit(f"test-netns cannot run here: {why}")
+if __name__ == "__main__" and (reason := unsupported_reason()):
+    sys.exit(f"test-netns cannot run here: {reason}")

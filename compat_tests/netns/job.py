@@ -19,8 +19,8 @@ COMMON: dict[str, Any] = {
     "retry.backoff.ms": 50,
 }
 
-# The exit code of a client's process whose history is complete, but which hung at its end.
-STUCK = 3
+# The exit code of a client's process that completed its history and then hung at its end.
+HUNG_EXIT_CODE = 3
 
 
 class Job(NamedTuple):
@@ -35,7 +35,7 @@ class Job(NamedTuple):
     stopping: threading.Event
 
     @property
-    def places(self) -> list[TopicPartition]:
+    def topic_partitions(self) -> list[TopicPartition]:
         return [TopicPartition(self.topic, partition) for partition in range(self.partitions)]
 
 

@@ -23,26 +23,26 @@ from odradek_peers.processes import killed_with_parent
 from compat_tests.isolation import values as read_values
 from compat_tests.netns.checks import last_owners
 from compat_tests.netns.deposed_leaders import State, deposed, states
-from compat_tests.netns.history import OFFSETS, Histories, Operation, Recorder, What, target_of
+from compat_tests.netns.history import OFFSETS, Histories, Kind, Operation, Recorder, target_of
 from compat_tests.netns.hosts import Hosts
-from compat_tests.netns.job import STUCK
-from compat_tests.netns.wire import WHOLE, Fate
+from compat_tests.netns.job import HUNG_EXIT_CODE
+from compat_tests.netns.wire import NO_FAULTS, LinkFaults
 from compat_tests.zookeeper.cluster import WAIT_S, OdradekBroker, ZooKeeperCluster
 from odradek.client.client import Client
 from odradek.exceptions import ClientError
 
 BROKERS = (1, 2, 3)
-SESSION_S = 3.0
-LAG_S = 3.0
+SESSION_TIMEOUT_S = 3.0
+REPLICA_LAG_TIME_MAX_S = 3.0
 OFFSETS_PARTITIONS = 4
 TRANSACTIONS_PARTITIONS = 4
 ZOOKEEPER, CLIENTS = "zookeeper", "clients"
-CUT = Fate(cut=True)
+CUT = LinkFaults(cut=True)
 _TRACEBACK = "Traceback (most recent call last)"
 _ROOT = Path(__file__).parents[2]
 _CONFIG = {
-    "zookeeper.session.timeout.ms": str(int(SESSION_S * 1000)),
-    "replica.lag.time.max.ms": str(int(LAG_S * 1000)),
+    "zookeeper.session.timeout.ms": str(int(SESSION_TIMEOUT_S * 1000)),
+    "replica.lag.time.max.ms": str(int(REPLICA_LAG_TIME_MAX_S * 1000)),
     "min.insync.replicas": "2",
     "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
     "transaction.state.log.num.partitions": str(TRANSACTIONS_PARTITIONS),
@@ -77,7 +77,7 @@ class System:
             self.cluster = ZooKeeperCluster(self.zookeeper, "/netns", self._directory)
             stack.callback(self.cluster.close)
             for broker in BROKERS:
-                self.cluster.brokers[broker] = member = OdradekBroker(
+                self.cluster.brokers[broker] = broker_process = OdradekBroker(
                     broker,
                     self.cluster.zookeeper,
                     self._directory / str(broker),
@@ -85,7 +85,7 @@ class System:
                     prefix=self.hosts.prefix(host(broker)),
                     options=_CONFIG,
                 )
-                member.start()
+                broker_process.start()
             self.cluster.until(lambda: len(self.cluster.admin().list_topics(timeout=WAIT_S).brokers) == len(BROKERS))
             self._stack = stack.pop_all()
         return self
@@ -93,55 +93,57 @@ class System:
     def __exit__(self, *why: object) -> None:
         self._stack.close()
 
-    def member(self, broker: int) -> OdradekBroker:
-        found = self.cluster.brokers[broker]
-        assert isinstance(found, OdradekBroker)
-        return found
+    def broker_process(self, broker: int) -> OdradekBroker:
+        process = self.cluster.brokers[broker]
+        assert isinstance(process, OdradekBroker)
+        return process
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def killed(self, broker: int) -> Iterator[None]:
         """Kill the broker with SIGKILL, and start it again at the exit."""
-        self.member(broker).kill()
+        self.broker_process(broker).kill()
         try:
             yield
         finally:
-            self.member(broker).start()
+            self.broker_process(broker).start()
 
     @contextlib.contextmanager
     def stopped(self, broker: int) -> Iterator[None]:
         """Stop the process with SIGSTOP, and continue it with SIGCONT at the exit."""
-        self.member(broker).pause()
+        self.broker_process(broker).pause()
         try:
             yield
         finally:
-            self.member(broker).resume()
+            self.broker_process(broker).resume()
 
     def isolated(self, broker: int) -> AbstractContextManager[None]:
         """Drop all packets between this broker and every other host."""
-        return self._faring(CUT, [*self._from(broker), *self._to(broker)])
+        return self._with_link_faults(CUT, [*self._from(broker), *self._to(broker)])
 
     def mute(self, broker: int) -> AbstractContextManager[None]:
         """Drop the packets that this broker sends."""
-        return self._faring(CUT, self._from(broker))
+        return self._with_link_faults(CUT, self._from(broker))
 
     def deaf(self, broker: int) -> AbstractContextManager[None]:
         """Drop the packets that are sent to this broker."""
-        return self._faring(CUT, self._to(broker))
+        return self._with_link_faults(CUT, self._to(broker))
 
     def without_zookeeper(self, broker: int) -> AbstractContextManager[None]:
         """Drop the packets between this broker and ZooKeeper only."""
-        return self._faring(CUT, [(host(broker), ZOOKEEPER), (ZOOKEEPER, host(broker))])
+        return self._with_link_faults(CUT, [(host(broker), ZOOKEEPER), (ZOOKEEPER, host(broker))])
 
     def without_brokers(self, broker: int) -> AbstractContextManager[None]:
         """Drop the packets between this broker and the other brokers only."""
         others = [host(other) for other in BROKERS if other != broker]
-        return self._faring(CUT, [link for other in others for link in ((host(broker), other), (other, host(broker)))])
+        return self._with_link_faults(
+            CUT, [link for other in others for link in ((host(broker), other), (other, host(broker)))]
+        )
 
-    def everywhere(self, fate: Fate) -> AbstractContextManager[None]:
-        """Apply this treatment to all links."""
-        return self._faring(fate, list(itertools.permutations(self.hosts.addresses, 2)))
+    def everywhere(self, faults: LinkFaults) -> AbstractContextManager[None]:
+        """Apply these faults to all links."""
+        return self._with_link_faults(faults, list(itertools.permutations(self.hosts.addresses, 2)))
 
     def _from(self, broker: int) -> list[tuple[str, str]]:
         return [(host(broker), other) for other in self.hosts.addresses if other != host(broker)]
@@ -150,17 +152,17 @@ class System:
         return [(other, host(broker)) for other in self.hosts.addresses if other != host(broker)]
 
     @contextlib.contextmanager
-    def _faring(self, fate: Fate, links: list[tuple[str, str]]) -> Iterator[None]:
+    def _with_link_faults(self, faults: LinkFaults, links: list[tuple[str, str]]) -> Iterator[None]:
         for link in links:
-            self.hosts.link(*link, fate)
+            self.hosts.set_link(*link, faults)
         try:
             yield
         finally:
             for link in links:
-                self.hosts.link(*link, WHOLE)
+                self.hosts.set_link(*link, NO_FAULTS)
 
     def partition_states(self) -> list[State]:
-        """Return leaders and ISRs since the start, by the monotonic clock."""
+        """Return all leaders and ISRs since the start, with times of the monotonic clock."""
         offset_s = time.time() - time.monotonic()
         return [each._replace(moment=each.moment - offset_s) for each in states(self.zookeeper.directory / "data")]
 
@@ -182,7 +184,7 @@ FAULTS: list[Fault] = [
 
 
 class Workload:
-    """Clients that work on their own topics, and their history."""
+    """Clients with topics of their own, and the history of these clients."""
 
     def __init__(self, system: System, directory: Path, name: str) -> None:
         self._system = system
@@ -242,15 +244,15 @@ class Workload:
         self._running[name].send_signal(signal.SIGCONT)
 
     def stop(self, *names: str) -> None:
-        """End clients with SIGTERM, after which they record the outcome of their pending operations."""
+        """End clients with SIGTERM. They complete their pending operations and record the outcomes."""
         for name in names:
             self._running[name].terminate()
         for name in names:
             code = self._running.pop(name).wait(3 * WAIT_S)
             log = (self.directory / f"{name}.log").read_text()[-2000:]
-            assert code in (0, STUCK), f"{name} ended with {code}: {log}"
-            if code == STUCK:
-                print(f"{name} had to be ended: {log}")
+            assert code in (0, HUNG_EXIT_CODE), f"{name} exited with code {code}: {log}"
+            if code == HUNG_EXIT_CODE:
+                print(f"{name} hung at its end: {log}")
 
     def stop_kind(self, *kinds: str) -> None:
         self.stop(*(name for name in self._running if name.rpartition("-")[0] in kinds))
@@ -262,7 +264,7 @@ class Workload:
         for name in list(self._running):
             self.kill(name)
 
-    # -- what there is to see -----------------------------------------------------------------------------------------
+    # -- observations ------------------------------------------------------------------------------------------------
 
     def history(self) -> list[Operation]:
         return self._histories.read()
@@ -276,47 +278,47 @@ class Workload:
                 yield
             finally:
                 now = time.monotonic()
-                self._nemesis.write(Operation("nemesis", What.FAULT, begin, now, leader=broker, note=fault.__name__))
+                self._nemesis.write(Operation("nemesis", Kind.FAULT, begin, now, leader=broker, note=fault.__name__))
 
-    def write_down_the_deposed(self) -> None:
-        """Record and print each leader that was deposed while it was cut off, by a fault or because the machine was
-        busy. The checks excuse its old responses (`deposed_leaders`)."""
+    def record_deposed_leaders(self) -> None:
+        """Record and print each leader that was deposed while it was cut off, by a fault or on a busy machine. The
+        checks excuse its old responses (`deposed_leaders`)."""
         history = self.history()
         begin = min(each.begin for each in history)
         deaths = [
             (each.leader, each.begin)
             for each in history
-            if each.what is What.FAULT and each.note == System.killed.__name__
+            if each.kind is Kind.FAULT and each.note == System.killed.__name__
         ]
-        for broker, place, since, until in deposed(self._system.partition_states(), deaths, time.monotonic()):
-            topic, partition = place
+        for broker, tp, since, until in deposed(self._system.partition_states(), deaths, time.monotonic()):
+            topic, partition = tp
             if until > begin and topic in (*self._topics, OFFSETS):
                 print(
                     f"excused: broker {broker}, deposed as the leader of {topic}-{partition} at {since:.3f}, "
-                    f"may not have known for {until - since:.1f} s"
+                    f"may not have known it for {until - since:.1f} s"
                 )
                 self._nemesis.write(
                     Operation(
-                        "nemesis", What.DEPOSED, since, until, topic=topic, partitions=(partition,), leader=broker
+                        "nemesis", Kind.DEPOSED, since, until, topic=topic, partitions=(partition,), leader=broker
                     )
                 )
 
-    def until(self, condition: Callable[[list[Operation]], object], about: str) -> None:
-        self._system.cluster.until(lambda: condition(self.history()), about)
+    def until(self, condition: Callable[[list[Operation]], object], context: str) -> None:
+        self._system.cluster.until(lambda: condition(self.history()), context)
 
     def coordinator(self, group: str) -> int:
         with Client(self._system.cluster.bootstrap_servers, timeout_s=WAIT_S) as client:
             return client.coordinator(group)
 
-    def is_whole(self) -> bool:
+    def replicas_in_sync(self) -> bool:
         """Return whether all brokers report the same leaders, and every replica as in sync."""
-        return len(known := {self._known_to(broker) for broker in BROKERS}) == 1 and None not in known
+        return len(known := {self._leaders_known_to(broker) for broker in BROKERS}) == 1 and None not in known
 
-    def _known_to(self, broker: int) -> tuple[tuple[str, int, int], ...] | None:
+    def _leaders_known_to(self, broker: int) -> tuple[tuple[str, int, int], ...] | None:
         """Return each partition's leader and leader epoch as the broker reports them; None if a replica is out of
         sync."""
         try:
-            with Client(self._system.member(broker).bootstrap_servers, timeout_s=1) as client:
+            with Client(self._system.broker_process(broker).bootstrap_servers, timeout_s=1) as client:
                 if client.node_ids() != list(BROKERS):
                     return None
                 partitions = [(topic, each) for topic in self._topics for each in client.topic(topic).partitions]
@@ -326,8 +328,8 @@ class Workload:
             return None
         return tuple((topic, each.leader_id, each.leader_epoch) for topic, each in partitions)
 
-    def all_own_something(self, topic: str, group: str, members: set[str]) -> bool:
-        """Return whether these are the members of the newest generation, each with a partition, and together all."""
+    def assignment_is_complete(self, topic: str, group: str, members: set[str]) -> bool:
+        """Return whether these are the members of the newest generation, each with a partition, together with all."""
         owners = last_owners(self.history(), group)
         owned = sorted(itertools.chain(*owners.values()))
         return set(owners) == members and all(owners.values()) and owned == list(range(self._topics[topic]))
@@ -340,7 +342,7 @@ class Workload:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def read_final_logs(self) -> None:
-        """Read every record with a new consumer."""
+        """Record the final logs of the topics without transactions, which a new consumer reads."""
         for topic in self._topics.keys() - self._transactional:
             partitions = self._topics[topic]
             consumer = Consumer(
@@ -350,15 +352,15 @@ class Workload:
                     "enable.auto.commit": False,
                 }
             )
-            places = [TopicPartition(topic, partition) for partition in range(partitions)]
-            ends = {each.partition: consumer.get_watermark_offsets(each, WAIT_S)[1] for each in places}
+            topic_partitions = [TopicPartition(topic, partition) for partition in range(partitions)]
+            ends = {each.partition: consumer.get_watermark_offsets(each, WAIT_S)[1] for each in topic_partitions}
             consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
-            left = {partition for partition, end in ends.items() if end}
+            unread = {partition for partition, end in ends.items() if end}
             give_up = time.monotonic() + WAIT_S
-            while left:
+            while unread:
                 messages = consumer.consume(1000, 0.1)
                 begin = time.monotonic()
-                assert begin < give_up, f"partitions {left} of {topic} have less than their ends say"
+                assert begin < give_up, f"partitions {unread} of {topic} have fewer records than their end offsets"
                 for message in messages:
                     assert message.error() is None
                     partition, offset, value = message.partition(), message.offset(), message.value()
@@ -367,24 +369,24 @@ class Workload:
                     assert value is not None
                     self._nemesis.write(
                         Operation(
-                            "final", What.FINAL, begin, begin, topic=topic, partition=partition, offset=offset,
+                            "final", Kind.FINAL, begin, begin, topic=topic, partition=partition, offset=offset,
                             values=(bytes(value).decode(),),
                         )
                     )  # fmt: skip
                     if offset + 1 >= ends[partition]:
-                        left.discard(partition)
+                        unread.discard(partition)
             consumer.close()
 
     def read_committed_logs(self) -> None:
-        """Read the committed records with a new consumer, once no transaction is open."""
+        """Record the committed records of the transactional topics, as soon as no transaction is open."""
         for topic in self._transactional:
-            self._system.cluster.until(lambda topic=topic: self._is_stable(topic), f"{topic} is stable")  # type: ignore[misc]
+            self._system.cluster.until(lambda topic=topic: self._is_stable(topic), f"transactions of {topic} are open")  # type: ignore[misc]
             for partition in range(self._topics[topic]):
                 values = read_values(self._system.cluster.bootstrap_servers, topic, "read_committed", partition)
                 now = time.monotonic()
                 self._nemesis.write(
                     Operation(
-                        "final", What.COMMITTED_LOG, now, now, topic=topic, partition=partition,
+                        "final", Kind.COMMITTED_LOG, now, now, topic=topic, partition=partition,
                         values=tuple(value.decode() for value in values),
                     )
                 )  # fmt: skip
@@ -392,9 +394,12 @@ class Workload:
     def _is_stable(self, topic: str) -> bool:
         """Return whether every last stable offset has reached the high watermark."""
         admin = self._system.cluster.admin()
-        places = {TopicPartition(topic, each): OffsetSpec.latest() for each in range(self._topics[topic])}
+        topic_partitions = {TopicPartition(topic, each): OffsetSpec.latest() for each in range(self._topics[topic])}
         ends = [
-            [future.result(WAIT_S).offset for future in admin.list_offsets(places, isolation_level=level).values()]
+            [
+                future.result(WAIT_S).offset
+                for future in admin.list_offsets(topic_partitions, isolation_level=level).values()
+            ]
             for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
         ]
         return ends[0] == ends[1]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests.netns.hosts import Hosts
-from compat_tests.netns.wire import WHOLE, Fate
+from compat_tests.netns.wire import NO_FAULTS, LinkFaults
 
 pytestmark = pytest.mark.netns
 
@@ -47,11 +47,11 @@ def received(target: socket.socket, mark: bytes) -> list[bytes]:
 def test_a_link_is_cut_one_way(hosts: Hosts) -> None:
     with bound(hosts, "a") as a, bound(hosts, "b") as b:
         to_a, to_b = (hosts.addresses["a"], PORT), (hosts.addresses["b"], PORT)
-        hosts.link("a", "b", Fate(cut=True))
+        hosts.set_link("a", "b", LinkFaults(cut=True))
         a.sendto(b"lost", to_b)
         b.sendto(b"back", to_a)
         assert a.recv(100) == b"back"
-        hosts.link("a", "b", WHOLE)
+        hosts.set_link("a", "b", NO_FAULTS)
         a.sendto(b"healed", to_b)
         assert received(b, b"healed") == [b"healed"]
         assert hosts.count("a", "b") == (1, 1)
@@ -59,7 +59,7 @@ def test_a_link_is_cut_one_way(hosts: Hosts) -> None:
 
 def test_delayed_packets_arrive_in_order(hosts: Hosts) -> None:
     with bound(hosts, "a") as a, bound(hosts, "b") as b:
-        hosts.link("a", "b", Fate(delay_ms=100, jitter_ms=100))
+        hosts.set_link("a", "b", LinkFaults(delay_ms=100, jitter_ms=100))
         begun = time.monotonic()
         sent = [b"%d" % number for number in range(20)]
         for each in sent:
@@ -70,7 +70,7 @@ def test_delayed_packets_arrive_in_order(hosts: Hosts) -> None:
 
 def test_some_packets_are_lost(hosts: Hosts) -> None:
     with bound(hosts, "a") as a:
-        hosts.link("a", "b", Fate(loss=0.3))
+        hosts.set_link("a", "b", LinkFaults(loss=0.3))
         for _ in range(400):
             a.sendto(b"some", (hosts.addresses["b"], PORT))
     give_up = time.monotonic() + WAIT_S

@@ -7,7 +7,7 @@ import pytest
 from compat_tests.netns import transactional_checks as checks
 from compat_tests.netns.bank import OPENING_BALANCE, TOTAL, Ledger, Statement, barrier
 from compat_tests.netns.checks import Check
-from compat_tests.netns.history import Operation, Outcome, What, target_of
+from compat_tests.netns.history import Kind, Operation, Outcome, target_of
 from compat_tests.netns.transactional_checks import CHECKS, broken_transactions
 
 OK, FAIL, INFO = Outcome.OK, Outcome.FAIL, Outcome.INFO
@@ -16,23 +16,23 @@ TARGET = target_of(SOURCE)
 
 
 def transaction(*values: object, outcome: Outcome = OK) -> Operation:
-    return Operation("keeper", What.TRANSACTION, 1, 2, outcome, BOOKS, values=tuple(map(str, values)))
+    return Operation("keeper", Kind.TRANSACTION, 1, 2, outcome, BOOKS, values=tuple(map(str, values)))
 
 
-def passed(*values: str, outcome: Outcome = OK) -> Operation:
-    return Operation("member", What.TRANSACTION, 1, 2, outcome, TARGET, values=values, group="g")
+def copied(*values: str, outcome: Outcome = OK) -> Operation:
+    return Operation("member", Kind.TRANSACTION, 1, 2, outcome, TARGET, values=values, group="g")
 
 
 def produced(value: str, outcome: Outcome = OK) -> Operation:
-    return Operation("producer", What.PRODUCE, 0, 1, outcome, SOURCE, 0, 0, (value,), idempotent=True)
+    return Operation("producer", Kind.PRODUCE, 0, 1, outcome, SOURCE, 0, 0, (value,), idempotent=True)
 
 
 def read(*values: object, topic: str = BOOKS) -> Operation:
-    return Operation("reader", What.READ_COMMITTED, 3, 4, OK, topic, 0, 0, tuple(map(str, values)))
+    return Operation("reader", Kind.READ_COMMITTED, 3, 4, OK, topic, 0, 0, tuple(map(str, values)))
 
 
 def log(*values: object, topic: str = BOOKS) -> Operation:
-    return Operation("final", What.COMMITTED_LOG, 9, 9, OK, topic, 0, values=tuple(map(str, values)))
+    return Operation("final", Kind.COMMITTED_LOG, 9, 9, OK, topic, 0, values=tuple(map(str, values)))
 
 
 def transfers() -> list[list[Statement]]:
@@ -65,8 +65,8 @@ GOOD = [
     LOG,
     produced("p:0"),
     produced("p:1", INFO),
-    passed("p:0 member.0", outcome=FAIL),
-    passed("p:0 member.1"),
+    copied("p:0 member.0", outcome=FAIL),
+    copied("p:0 member.1"),
     read("p:0 member.1", topic=TARGET),
     log("p:0 member.1", topic=TARGET),
 ]
@@ -75,7 +75,7 @@ GOOD = [
 def instead(*logs: Operation) -> list[Operation]:
     """Return the good history with other final logs of their topics."""
     topics = {each.topic for each in logs}
-    return [each for each in GOOD if each.what is not What.COMMITTED_LOG or each.topic not in topics] + [*logs]
+    return [each for each in GOOD if each.kind is not Kind.COMMITTED_LOG or each.topic not in topics] + [*logs]
 
 
 BY_ANOTHER = [each._replace(attempt="rival.1") for each in THIRD]
@@ -84,17 +84,17 @@ BAD: list[tuple[Check, list[Operation]]] = [
     (checks.transactions_are_whole, instead(log(MARK, *OPENING, *SECOND, *THIRD))),
     (checks.transactions_are_whole, instead(log(MARK, *OPENING, *FIRST, SECOND[0], *THIRD))),
     (checks.transactions_are_whole, instead(log(MARK, *OPENING, *FIRST, *SECOND, *THIRD, NEVER))),
-    (checks.nothing_committed_is_there_twice, instead(log("p:0 member.1", "p:0 member.1", topic=TARGET))),
-    (checks.nobody_reads_what_is_not_committed, [*GOOD, read(NEVER)]),
-    (checks.nobody_reads_what_is_not_committed, [*GOOD, read(PERHAPS)]),
-    (checks.readers_get_what_is_committed_in_order, [*GOOD, read(*THIRD)]),
-    (checks.readers_get_what_is_committed_in_order, [*GOOD, read(SECOND[0])]),
-    (checks.no_money_is_made_or_lost, instead(log(MARK, *OPENING, *FIRST, *SECOND, THIRD[0]))),
-    (checks.no_money_is_made_or_lost, instead(log(MARK, *OPENING, *FIRST, *THIRD))),
-    (checks.no_money_is_made_or_lost, instead(log(MARK, *OPENING, *FIRST, *SECOND, *THIRD, *BY_ANOTHER))),
-    (checks.no_money_is_made_or_lost, [*GOOD, read(SECOND[1]._replace(balance=OPENING_BALANCE))]),
-    (checks.everything_is_passed_on_once, instead(log(topic=TARGET))),
-    (checks.everything_is_passed_on_once, instead(log("p:0 member.1", "p:0 zombie.1", topic=TARGET))),
+    (checks.no_committed_record_is_duplicated, instead(log("p:0 member.1", "p:0 member.1", topic=TARGET))),
+    (checks.no_uncommitted_record_is_read, [*GOOD, read(NEVER)]),
+    (checks.no_uncommitted_record_is_read, [*GOOD, read(PERHAPS)]),
+    (checks.consumers_read_a_prefix_of_committed_records, [*GOOD, read(*THIRD)]),
+    (checks.consumers_read_a_prefix_of_committed_records, [*GOOD, read(SECOND[0])]),
+    (checks.banks_keep_their_totals, instead(log(MARK, *OPENING, *FIRST, *SECOND, THIRD[0]))),
+    (checks.banks_keep_their_totals, instead(log(MARK, *OPENING, *FIRST, *THIRD))),
+    (checks.banks_keep_their_totals, instead(log(MARK, *OPENING, *FIRST, *SECOND, *THIRD, *BY_ANOTHER))),
+    (checks.banks_keep_their_totals, [*GOOD, read(SECOND[1]._replace(balance=OPENING_BALANCE))]),
+    (checks.every_record_is_copied_once, instead(log(topic=TARGET))),
+    (checks.every_record_is_copied_once, instead(log("p:0 member.1", "p:0 zombie.1", topic=TARGET))),
 ]
 
 
@@ -127,5 +127,5 @@ def test_a_ledger_does_not_depend_on_the_order_of_partitions() -> None:
 
 
 def test_a_read_that_ends_within_a_transfer_is_not_checked() -> None:
-    half = [each for each in GOOD if each.what is not What.READ_COMMITTED] + [read(MARK, *OPENING, FIRST[0])]
-    assert checks.no_money_is_made_or_lost(half) == []
+    half = [each for each in GOOD if each.kind is not Kind.READ_COMMITTED] + [read(MARK, *OPENING, FIRST[0])]
+    assert checks.banks_keep_their_totals(half) == []

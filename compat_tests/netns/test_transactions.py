@@ -14,21 +14,21 @@ from functools import partial
 import pytest
 
 from compat_tests.netns.checks import broken_rules
-from compat_tests.netns.history import Operation, Outcome, What, source_of
-from compat_tests.netns.system import BROKERS, FAULTS, SESSION_S, Fault, System, Workload
+from compat_tests.netns.history import Kind, Operation, Outcome, source_of
+from compat_tests.netns.system import BROKERS, FAULTS, SESSION_TIMEOUT_S, Fault, System, Workload
 from compat_tests.netns.transactional_checks import broken_transactions
 
 pytestmark = pytest.mark.netns
 
 STATE = "__transaction_state"
 BANKS = ("red", "green", "blue")
-"""The first bank is kept by two processes."""
+"""Two rival producers make the transfers of the first bank."""
 COMMITS = 5
 STORM_STEPS = 5
 
 
 class Economy:
-    """The banks, one of them kept by two rival processes, a group of three members that copy records, and consumers."""
+    """Banks, one of them with two rival producers, a group of three members that copy records, and consumers."""
 
     def __init__(self, system: System, workload: Workload) -> None:
         self._system = system
@@ -39,32 +39,32 @@ class Economy:
         for bank in BANKS[1:]:
             workload.start("bank", self.books, bank)
         self.rivals = [workload.start("bank", self.books, BANKS[0]) for _ in range(2)]
-        self.members = [workload.start("pass-on", source, f"group-{source}") for _ in range(3)]
+        self.members = [workload.start("copy", source, f"group-{source}") for _ in range(3)]
         self._producer = workload.start("produce", source)
         for topic in (self.books, self.target):
             workload.start("read-committed", topic)
-        self.goes_on()
+        self.wait_for_commits()
 
-    def goes_on(self) -> None:
+    def wait_for_commits(self) -> None:
         """Wait until every bank and the group have committed again."""
         workload, since = self._workload, time.monotonic()
-        workload.until(partial(self._committed, since=since), "banks and the group commit")
+        workload.until(partial(self._committed, since=since), "a bank or the group does not commit")
 
     def _committed(self, history: Sequence[Operation], *, since: float) -> bool:
         commits = Counter(
             each.group or each.values[0].partition(" ")[0]
             for each in history
-            if each.what is What.TRANSACTION and each.outcome is Outcome.OK and each.begin > since
+            if each.kind is Kind.TRANSACTION and each.outcome is Outcome.OK and each.begin > since
         )
         return len(commits) == len(BANKS) + 1 and min(commits.values()) >= COMMITS
 
-    def is_right(self) -> None:
+    def check(self) -> None:
         """Stop the clients and apply all checks."""
         system, workload = self._system, self._workload
-        system.cluster.until(workload.is_whole, "all are in sync")
-        self.goes_on()
+        system.cluster.until(workload.replicas_in_sync, "replicas are out of sync")
+        self.wait_for_commits()
         workload.stop(self._producer)
-        workload.until(self._all_passed_on, "everything is passed on")
+        workload.until(self._all_copied, "records are not copied")
         workload.stop_all()
         workload.read_final_logs()
         workload.read_committed_logs()
@@ -74,19 +74,19 @@ class Economy:
         assert not broken, "\n".join([f"{len(broken)} broken rules, see {workload.directory}:", *broken[:20]])
         assert not system.failures()
 
-    def _all_passed_on(self, history: Sequence[Operation]) -> bool:
-        """Return whether the copiers report every record as passed on."""
-        there = {
+    def _all_copied(self, history: Sequence[Operation]) -> bool:
+        """Return whether the group's members report a copy of every acknowledged record."""
+        copied = {
             source_of(value)
             for each in history
-            if each.what is What.TRANSACTION and each.group and each.outcome is not Outcome.FAIL
+            if each.kind is Kind.TRANSACTION and each.group and each.outcome is not Outcome.FAIL
             for value in each.values
         }
-        return all(value in there for each in history if _acknowledged(each) for value in each.values)
+        return all(value in copied for each in history if _acknowledged(each) for value in each.values)
 
 
 def _acknowledged(each: Operation) -> bool:
-    return each.what is What.PRODUCE and each.outcome is Outcome.OK
+    return each.kind is Kind.PRODUCE and each.outcome is Outcome.OK
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
@@ -96,26 +96,26 @@ def test_transactions_are_atomic_without_a_broker(system: System, workload: Work
     for topic in (STATE, economy.books):
         leader = Counter(system.cluster.leaders(topic)).most_common(1)[0][0]
         with workload.under(fault, leader):
-            time.sleep(2 * SESSION_S)
-        system.cluster.until(workload.is_whole, "all are in sync")
-        economy.goes_on()
-    economy.is_right()
+            time.sleep(2 * SESSION_TIMEOUT_S)
+        system.cluster.until(workload.replicas_in_sync, "replicas are out of sync")
+        economy.wait_for_commits()
+    economy.check()
 
 
 def test_a_producer_paused_during_a_fault_is_fenced(system: System, workload: Workload) -> None:
-    """The paused producers are a keeper of a bank and a member of the group, perhaps with open transactions."""
+    """The paused producers are one of a bank's rivals and a member of the group, perhaps with open transactions."""
     economy = Economy(system, workload)
-    sleepers = [economy.rivals[0], economy.members[0]]
+    paused_clients = [economy.rivals[0], economy.members[0]]
     for broker in BROKERS:
-        for sleeper in sleepers:
-            workload.pause(sleeper)
+        for paused in paused_clients:
+            workload.pause(paused)
         with workload.under(System.killed, broker):
-            time.sleep(3 * SESSION_S)
-            for sleeper in sleepers:
-                workload.resume(sleeper)
-        system.cluster.until(workload.is_whole, "all are in sync")
-        economy.goes_on()
-    economy.is_right()
+            time.sleep(3 * SESSION_TIMEOUT_S)
+            for paused in paused_clients:
+                workload.resume(paused)
+        system.cluster.until(workload.replicas_in_sync, "replicas are out of sync")
+        economy.wait_for_commits()
+    economy.check()
 
 
 def test_transactions_are_atomic_under_overlapping_faults(
@@ -127,5 +127,5 @@ def test_transactions_are_atomic_under_overlapping_faults(
         with ExitStack() as stack:
             for broker in rng.sample(BROKERS, rng.choice((1, 2, 2))):
                 stack.enter_context(workload.under(rng.choice([*FAULTS, System.without_brokers]), broker))
-                time.sleep(rng.uniform(0, 1.5 * SESSION_S))
-    economy.is_right()
+                time.sleep(rng.uniform(0, 1.5 * SESSION_TIMEOUT_S))
+    economy.check()

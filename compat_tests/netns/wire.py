@@ -7,11 +7,11 @@ large, because each packet costs a read and a write here.
 
     python -m compat_tests.netns.wire SEED
 
-Commands are lines on its standard input, each with a line of response; the process ends at the end of its input.
+Commands are lines on its standard input; it writes a line of response to each, and ends at the end of its input.
 
     join NAMESPACE ADDRESS                     a device `wire` in that namespace (a name of iproute2's)
-    link FROM TO CUT DELAY_MS JITTER_MS LOSS   set the treatment of packets from one address to the other: CUT is 0 or
-                                               1, LOSS a probability; packets of a link stay in order
+    link FROM TO CUT DELAY_MS JITTER_MS LOSS   set the faults of packets from one address to the other: CUT is 0 or 1,
+                                               LOSS a probability; packets of a link stay in order
     count FROM TO                              carried and dropped packets
 """
 
@@ -46,8 +46,8 @@ _QUEUE_PACKETS = 5_000
 _HELD_PACKETS_MAX = 20_000
 
 
-class Fate(NamedTuple):
-    """The treatment of the packets of a link."""
+class LinkFaults(NamedTuple):
+    """The faults that the packets of a link suffer."""
 
     cut: bool = False
     delay_ms: float = 0.0
@@ -55,12 +55,12 @@ class Fate(NamedTuple):
     loss: float = 0.0
 
 
-WHOLE = Fate()
+NO_FAULTS = LinkFaults()
 
 
 @dataclass
 class _Link:
-    fate: Fate = WHOLE
+    faults: LinkFaults = NO_FAULTS
     last_due: float = 0.0
     held: int = 0
     carried: int = 0
@@ -90,8 +90,8 @@ class Wire:
         self._devices[socket.inet_aton(address)] = device
         self._epoll.register(device, select.EPOLLIN)
 
-    def link(self, source: str, target: str, fate: Fate) -> None:
-        self._link(socket.inet_aton(source), socket.inet_aton(target)).fate = fate
+    def link(self, source: str, target: str, faults: LinkFaults) -> None:
+        self._link(socket.inet_aton(source), socket.inet_aton(target)).faults = faults
 
     def count(self, source: str, target: str) -> tuple[int, int]:
         """Return the numbers of carried and dropped packets."""
@@ -107,7 +107,7 @@ class Wire:
                     self._receive(file)
                 elif not command():
                     return
-            self._deliver_what_is_due()
+            self._deliver_due_packets()
 
     def _until_next(self) -> float:
         return max(0.0, self._due[0][0] - time.monotonic()) if self._due else -1
@@ -121,24 +121,24 @@ class Wire:
 
     def _send(self, packet: bytes) -> None:
         link = self._link(packet[_FROM], packet[_TO])
-        fate = link.fate
-        if fate.cut or (fate.loss and self._rng.random() < fate.loss) or link.held >= _HELD_PACKETS_MAX:
+        faults = link.faults
+        if faults.cut or (faults.loss and self._rng.random() < faults.loss) or link.held >= _HELD_PACKETS_MAX:
             link.dropped += 1
-        elif fate.delay_ms or fate.jitter_ms or link.held:
-            delay_s = (fate.delay_ms + self._rng.uniform(0, fate.jitter_ms)) / 1000
+        elif faults.delay_ms or faults.jitter_ms or link.held:
+            delay_s = (faults.delay_ms + self._rng.uniform(0, faults.jitter_ms)) / 1000
             link.last_due = due = max(time.monotonic() + delay_s, link.last_due)
             link.held += 1
             heapq.heappush(self._due, (due, next(self._order), link, packet))
         else:
             self._deliver(link, packet)
 
-    def _deliver_what_is_due(self) -> None:
+    def _deliver_due_packets(self) -> None:
         now = time.monotonic()
         while self._due and self._due[0][0] <= now:
             _, _, link, packet = heapq.heappop(self._due)
             link.held -= 1
             # A packet that was held when the link was cut is lost too.
-            if link.fate.cut:
+            if link.faults.cut:
                 link.dropped += 1
             else:
                 self._deliver(link, packet)
@@ -163,14 +163,14 @@ def _ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
 
 
-def _obey(wire: Wire, line: str) -> str:
+def _execute(wire: Wire, line: str) -> str:
     """Execute one command and return the response."""
     match line.split():
         case ["join", namespace, address]:
             wire.join(namespace, address)
             return "done"
         case ["link", source, target, cut, delay_ms, jitter_ms, loss]:
-            wire.link(source, target, Fate(cut == "1", float(delay_ms), float(jitter_ms), float(loss)))
+            wire.link(source, target, LinkFaults(cut == "1", float(delay_ms), float(jitter_ms), float(loss)))
             return "done"
         case ["count", source, target]:
             return "{} {}".format(*wire.count(source, target))
@@ -189,7 +189,7 @@ def main() -> None:
             line, _, rest = bytes(unread).partition(b"\n")
             unread[:] = rest
             try:
-                response = _obey(wire, line.decode())
+                response = _execute(wire, line.decode())
             except subprocess.CalledProcessError as error:
                 response = f"failed: {error.stderr.strip()}"
             except OSError as error:
