@@ -9,7 +9,7 @@ import pytest
 
 from compat_tests.cluster.clusters import BrokerCluster, running
 from compat_tests.oracle.batches import batch
-from compat_tests.oracle.pair import Pair, settled
+from compat_tests.oracle.pair import Pair, repeat_until_equal
 from compat_tests.oracle.peer import Peer, topic_on
 from compat_tests.oracle.schema import Body
 
@@ -21,7 +21,7 @@ PREFERRED, UNCLEAN = 0, 1
 _TOPIC, _BROKER = 2, 4
 _LEADERS, _FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
 _LEADERS_RATE, _FOLLOWERS_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
-_SECONDS, _HEARD_S, _PAUSE_S = 60.0, 30.0, 0.02
+_WAIT_S, _EQUAL_WITHIN_S, _PAUSE_S = 60.0, 30.0, 0.02
 
 
 class Clusters:
@@ -50,11 +50,11 @@ class Clusters:
             cluster.stop(broker)
         self.until(lambda peer: broker not in _brokers(peer))
 
-    def until(self, holds: Callable[[Peer], bool]) -> None:
-        deadline = time.monotonic() + _SECONDS
+    def until(self, condition: Callable[[Peer], bool]) -> None:
+        deadline = time.monotonic() + _WAIT_S
         for peer in self._peers:
-            while not holds(peer):
-                assert time.monotonic() < deadline, f"{peer.name} does not come to that"
+            while not condition(peer):
+                assert time.monotonic() < deadline, f"the condition is not true for {peer.name} after {_WAIT_S:g} s"
                 time.sleep(_PAUSE_S)
 
     def create(self, *replicas: Sequence[int], configs: dict[str, str] | None = None) -> str:
@@ -80,24 +80,24 @@ class Clusters:
         value = None if rate is None else str(rate)
         self.configure(_BROKER, "", {_LEADERS_RATE: value, _FOLLOWERS_RATE: value})
 
-    def how_long(self, holds: Callable[[Peer], bool]) -> dict[str, float]:
+    def seconds_until(self, condition: Callable[[Peer], bool]) -> dict[str, float]:
         """Return the seconds until the condition holds, by cluster."""
         begun, took = time.monotonic(), dict[str, float]()
         while len(took) < len(self._peers):
-            assert time.monotonic() < begun + _SECONDS, took
+            assert time.monotonic() < begun + _WAIT_S, took
             for peer in self._peers:
-                if peer.name not in took and holds(peer):
+                if peer.name not in took and condition(peer):
                     took[peer.name] = time.monotonic() - begun
             time.sleep(_PAUSE_S)
         return took
 
-    def same_places(self, *names: str) -> Body:
+    def compare_partitions(self, *names: str) -> Body:
         """Compare leaders, replicas and ISR of topics, repeatedly, until the brokers have their controllers' last
         updates."""
         asked: Body = {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": False}
-        return settled(lambda: self.pair.ask("Metadata", 8, asked, _places), _HEARD_S)
+        return repeat_until_equal(lambda: self.pair.ask("Metadata", 8, asked, _partition_states), _EQUAL_WITHIN_S)
 
-    def until_settled(self) -> None:
+    def until_no_reassignment(self) -> None:
         """Wait until no reassignment is left."""
         everything: Body = {"topics": None, "timeout_ms": 30_000}
         self.until(lambda peer: not peer.ask(_LIST, 0, everything)["topics"])
@@ -129,7 +129,7 @@ def _has_left(peer: Peer, name: str, index: int, broker: int) -> bool:
     return broker not in partition["replica_nodes"]
 
 
-def _places(response: Body) -> object:
+def _partition_states(response: Body) -> object:
     for topic in response["topics"]:
         for partition in topic["partitions"]:
             partition["isr_nodes"].sort()
@@ -146,7 +146,7 @@ def clusters() -> Iterator[Clusters]:
         both.close()
 
 
-def _reassigned(clusters: Clusters, version: int, *wanted: tuple[str, int, list[int] | None], **more: Any) -> Body:
+def _reassign(clusters: Clusters, version: int, *wanted: tuple[str, int, list[int] | None], **more: Any) -> Body:
     by_topic: dict[str, list[Body]] = {}
     for topic, index, replicas in wanted:
         by_topic.setdefault(topic, []).append({"partition_index": index, "replicas": replicas})
@@ -154,10 +154,10 @@ def _reassigned(clusters: Clusters, version: int, *wanted: tuple[str, int, list[
     return clusters.pair.ask(_ALTER, version, {"topics": topics, "timeout_ms": 30_000, **more})
 
 
-def _listed(clusters: Clusters, *wanted: tuple[str, list[int]]) -> Body:
+def _list_reassignments(clusters: Clusters, *wanted: tuple[str, list[int]]) -> Body:
     topics = [{"name": name, "partition_indexes": indexes} for name, indexes in wanted] if wanted else None
     asked: Body = {"topics": topics, "timeout_ms": 30_000}
-    return settled(lambda: clusters.pair.ask(_LIST, 0, asked), _HEARD_S)
+    return repeat_until_equal(lambda: clusters.pair.ask(_LIST, 0, asked), _EQUAL_WITHIN_S)
 
 
 def _by_partition(response: Body) -> Body:
@@ -166,7 +166,7 @@ def _by_partition(response: Body) -> Body:
     return response
 
 
-def _elected(clusters: Clusters, version: int, kind: int, *wanted: tuple[str, list[int]]) -> Body:
+def _elect(clusters: Clusters, version: int, kind: int, *wanted: tuple[str, list[int]]) -> Body:
     topics = [{"topic": name, "partitions": indexes} for name, indexes in wanted] if wanted else None
     body: Body = {"topic_partitions": topics, "timeout_ms": 30_000}
     if version >= 1:
@@ -193,7 +193,7 @@ def test_topics_with_assigned_replicas(clusters: Clusters) -> None:
     ask("too-many-replicas", num_partitions=1, replication_factor=4)
     ask("no-replicas", num_partitions=1, replication_factor=0)
     clusters.until(lambda peer: _in_sync(peer, "assigned-good", 3))
-    clusters.same_places("assigned-good")
+    clusters.compare_partitions("assigned-good")
 
 
 def _without_ids(response: Body) -> Body:
@@ -222,7 +222,7 @@ def test_partitions_with_assigned_replicas(clusters: Clusters) -> None:
     ask(5, [0, 1], [1])
     ask(5, [1, 0], [0, 2])
     clusters.until(lambda peer: _in_sync(peer, name, 5))
-    clusters.same_places(name)
+    clusters.compare_partitions(name)
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -230,12 +230,12 @@ def test_reassign_replicas(clusters: Clusters, version: int) -> None:
     name, other = clusters.create([0, 1], [1, 2], [2, 0]), clusters.create([0])
 
     for wanted in ([2, 1], [1, 2, 0], [0], [2], [2], [0, 1, 2], [2, 1, 0]):
-        _reassigned(clusters, version, (name, 0, wanted))
-        clusters.until_settled()
-        clusters.same_places(name)
-    _reassigned(clusters, version, (name, 1, [0]), (name, 2, [1, 2]), (other, 0, [1, 2]))
-    clusters.until_settled()
-    clusters.same_places(name, other)
+        _reassign(clusters, version, (name, 0, wanted))
+        clusters.until_no_reassignment()
+        clusters.compare_partitions(name)
+    _reassign(clusters, version, (name, 1, [0]), (name, 2, [1, 2]), (other, 0, [1, 2]))
+    clusters.until_no_reassignment()
+    clusters.compare_partitions(name, other)
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -243,24 +243,24 @@ def test_invalid_reassignments(clusters: Clusters, version: int) -> None:
     name = clusters.create([0, 1], [1, 2])
 
     for wanted in ([], [0, 0], [7], [0, 7], [-1], [0, -1], None):
-        _reassigned(clusters, version, (name, 0, wanted))
-    _reassigned(clusters, version, ("no-such-topic", 0, [1]))
-    _reassigned(clusters, version, ("", 0, [1]))
-    _reassigned(clusters, version, (name, 2, [1]))
-    _reassigned(clusters, version, (name, -1, [1]))
-    _reassigned(clusters, version, (name, 5, None))
-    _reassigned(clusters, version, (name, 0, [7]), (name, 9, [0]), (name, 1, [2, 1]))
-    _reassigned(clusters, version)
-    clusters.until_settled()
+        _reassign(clusters, version, (name, 0, wanted))
+    _reassign(clusters, version, ("no-such-topic", 0, [1]))
+    _reassign(clusters, version, ("", 0, [1]))
+    _reassign(clusters, version, (name, 2, [1]))
+    _reassign(clusters, version, (name, -1, [1]))
+    _reassign(clusters, version, (name, 5, None))
+    _reassign(clusters, version, (name, 0, [7]), (name, 9, [0]), (name, 1, [2, 1]))
+    _reassign(clusters, version)
+    clusters.until_no_reassignment()
     if version >= 1:
         for wanted in ([0], [0, 1, 2], [1, 2], []):
-            _reassigned(clusters, version, (name, 0, wanted), allow_replication_factor_change=False)
-            clusters.until_settled()
-    clusters.same_places(name)
+            _reassign(clusters, version, (name, 0, wanted), allow_replication_factor_change=False)
+            clusters.until_no_reassignment()
+    clusters.compare_partitions(name)
     clusters.pair.ask(_LIST, 0, {"topics": [], "timeout_ms": 30_000})
-    _listed(clusters, ("no-such-topic", [0]))
-    _listed(clusters, (name, [0, 1, 7, -1]))
-    _listed(clusters, (name, []))
+    _list_reassignments(clusters, ("no-such-topic", [0]))
+    _list_reassignments(clusters, (name, [0, 1, 7, -1]))
+    _list_reassignments(clusters, (name, []))
 
 
 def test_reassignments_wait_for_a_broker_that_is_down(clusters: Clusters) -> None:
@@ -268,72 +268,72 @@ def test_reassignments_wait_for_a_broker_that_is_down(clusters: Clusters) -> Non
     third = clusters.create([0, 1, 2], [2, 1, 0])
     clusters.stop(2)
     try:
-        clusters.same_places(name, other)
-        _reassigned(clusters, 1, (name, 0, [2, 1]), (name, 1, [1, 0, 2]), (name, 2, [0]), (other, 0, [0]))
-        _listed(clusters)
-        _listed(clusters, (name, [0]), (other, [0, 1]))
-        _listed(clusters, (name, [1, 0, 2]))
-        clusters.same_places(name, other)
+        clusters.compare_partitions(name, other)
+        _reassign(clusters, 1, (name, 0, [2, 1]), (name, 1, [1, 0, 2]), (name, 2, [0]), (other, 0, [0]))
+        _list_reassignments(clusters)
+        _list_reassignments(clusters, (name, [0]), (other, [0, 1]))
+        _list_reassignments(clusters, (name, [1, 0, 2]))
+        clusters.compare_partitions(name, other)
 
         # Another reassignment of the same partition before the first has completed.
-        _reassigned(clusters, 1, (name, 0, [2, 0]))
-        _listed(clusters)
-        _reassigned(clusters, 1, (name, 1, [2, 0, 1]))
-        _listed(clusters)
-        _reassigned(clusters, 1, (name, 0, [2]), allow_replication_factor_change=False)
-        _listed(clusters)
-        _reassigned(clusters, 1, (name, 0, [1, 2]), allow_replication_factor_change=False)
-        _listed(clusters)
+        _reassign(clusters, 1, (name, 0, [2, 0]))
+        _list_reassignments(clusters)
+        _reassign(clusters, 1, (name, 1, [2, 0, 1]))
+        _list_reassignments(clusters)
+        _reassign(clusters, 1, (name, 0, [2]), allow_replication_factor_change=False)
+        _list_reassignments(clusters)
+        _reassign(clusters, 1, (name, 0, [1, 2]), allow_replication_factor_change=False)
+        _list_reassignments(clusters)
 
-        _reassigned(clusters, 1, (name, 0, None), (name, 1, None), (name, 7, None))
-        _listed(clusters)
-        _reassigned(clusters, 1, (name, 0, None))
-        clusters.same_places(name, other)
+        _reassign(clusters, 1, (name, 0, None), (name, 1, None), (name, 7, None))
+        _list_reassignments(clusters)
+        _reassign(clusters, 1, (name, 0, None))
+        clusters.compare_partitions(name, other)
 
         for wanted in ([2, 1], [2, 0], [0, 2], [1, 2], [2], [2, 1], None):
-            _reassigned(clusters, 1, (name, 0, wanted))
-            _listed(clusters)
-            clusters.same_places(name)
+            _reassign(clusters, 1, (name, 0, wanted))
+            _list_reassignments(clusters)
+            clusters.compare_partitions(name)
 
-        _reassigned(clusters, 1, (third, 0, [2, 0]), (third, 1, [0, 2]))
-        _listed(clusters)
-        clusters.same_places(third)
+        _reassign(clusters, 1, (third, 0, [2, 0]), (third, 1, [0, 2]))
+        _list_reassignments(clusters)
+        clusters.compare_partitions(third)
 
         # The only remaining replica of the other topic is on a stopped broker.
-        _reassigned(clusters, 1, (other, 1, [2]))
-        _listed(clusters)
-        clusters.same_places(other)
-        _reassigned(clusters, 1, (name, 1, [2]))
-        _listed(clusters)
+        _reassign(clusters, 1, (other, 1, [2]))
+        _list_reassignments(clusters)
+        clusters.compare_partitions(other)
+        _reassign(clusters, 1, (name, 1, [2]))
+        _list_reassignments(clusters)
     finally:
         clusters.start(2)
-    clusters.until_settled()
-    clusters.same_places(name, other)
+    clusters.until_no_reassignment()
+    clusters.compare_partitions(name, other)
 
 
 def test_reassignments_complete_while_an_old_replica_is_down(clusters: Clusters) -> None:
     name = clusters.create([0, 2], [0, 2], [0, 2], [2, 0], [2, 1])
     clusters.stop(2)
     try:
-        _reassigned(clusters, 1, (name, 0, [1, 2]), (name, 1, [0, 1, 2]), (name, 2, [2, 1]), (name, 3, [1, 0]))
+        _reassign(clusters, 1, (name, 0, [1, 2]), (name, 1, [0, 1, 2]), (name, 2, [2, 1]), (name, 3, [1, 0]))
         clusters.until(lambda peer: _has_left(peer, name, 3, 2))
-        _listed(clusters)
-        clusters.same_places(name)
+        _list_reassignments(clusters)
+        clusters.compare_partitions(name)
     finally:
         clusters.start(2)
-    clusters.until_settled()
+    clusters.until_no_reassignment()
 
 
 def test_a_topic_gets_partitions_and_is_deleted_in_a_reassignment(clusters: Clusters) -> None:
     name = clusters.create([0], [1])
     clusters.stop(2)
     try:
-        _reassigned(clusters, 1, (name, 0, [2]))
+        _reassign(clusters, 1, (name, 0, [2]))
         grown = {"name": name, "count": 3, "assignments": [{"broker_ids": [1]}]}
         clusters.pair.ask("CreatePartitions", 3, {"topics": [grown], "timeout_ms": 30_000, "validate_only": False})
-        _listed(clusters)
+        _list_reassignments(clusters)
         clusters.pair.ask("DeleteTopics", 5, {"topic_names": [name], "timeout_ms": 30_000})
-        _listed(clusters)
+        _list_reassignments(clusters)
     finally:
         clusters.start(2)
 
@@ -342,29 +342,29 @@ def test_a_topic_gets_partitions_and_is_deleted_in_a_reassignment(clusters: Clus
 def test_elect_preferred_leaders(clusters: Clusters, version: int) -> None:
     name = clusters.create([1, 0], [0, 1], [1, 2], [2, 1])
 
-    _elected(clusters, version, PREFERRED, (name, [0, 1]))
-    _elected(clusters, version, PREFERRED, (name, [9]), ("no-such-topic", [0]), (name, [-1]))
-    _elected(clusters, version, PREFERRED, (name, []))
+    _elect(clusters, version, PREFERRED, (name, [0, 1]))
+    _elect(clusters, version, PREFERRED, (name, [9]), ("no-such-topic", [0]), (name, [-1]))
+    _elect(clusters, version, PREFERRED, (name, []))
     clusters.stop(1)
     try:
-        clusters.same_places(name)
-        _elected(clusters, version, PREFERRED, (name, [0, 1, 2, 3]))
+        clusters.compare_partitions(name)
+        _elect(clusters, version, PREFERRED, (name, [0, 1, 2, 3]))
     finally:
         clusters.start(1)
     clusters.until(lambda peer: _in_sync(peer, name, 4))
-    clusters.same_places(name)
-    _elected(clusters, version, PREFERRED, (name, [0]))
-    clusters.same_places(name)
+    clusters.compare_partitions(name)
+    _elect(clusters, version, PREFERRED, (name, [0]))
+    clusters.compare_partitions(name)
     # Elect the preferred leaders of all partitions, in this topic and in others.
     clusters.until(_all_in_sync)
     for peer in (clusters.pair.kafka, clusters.pair.ours):
         peer.ask(_ELECT, 2, {"topic_partitions": None, "timeout_ms": 30_000, "election_type": PREFERRED})
-    clusters.same_places(name)
-    _elected(clusters, version, PREFERRED)
+    clusters.compare_partitions(name)
+    _elect(clusters, version, PREFERRED)
     if version >= 1:
-        _elected(clusters, version, 5, (name, [0, 9]), ("no-such-topic", [0]))
-        _elected(clusters, version, 5)
-        _elected(clusters, version, UNCLEAN, (name, [0, 9]), ("no-such-topic", [0]))
+        _elect(clusters, version, 5, (name, [0, 9]), ("no-such-topic", [0]))
+        _elect(clusters, version, 5)
+        _elect(clusters, version, UNCLEAN, (name, [0, 9]), ("no-such-topic", [0]))
 
 
 def test_elect_unclean_leaders(clusters: Clusters) -> None:
@@ -373,23 +373,23 @@ def test_elect_unclean_leaders(clusters: Clusters) -> None:
     clusters.stop(2)
     clusters.stop(1)
     try:
-        clusters.same_places(name)
-        _elected(clusters, 2, PREFERRED, (name, [0, 1]))
-        _elected(clusters, 2, UNCLEAN, (name, [0, 1]))
-        _reassigned(clusters, 1, (name, 0, [0, 1]), (name, 1, [0]))
-        _listed(clusters)
-        clusters.same_places(name)
+        clusters.compare_partitions(name)
+        _elect(clusters, 2, PREFERRED, (name, [0, 1]))
+        _elect(clusters, 2, UNCLEAN, (name, [0, 1]))
+        _reassign(clusters, 1, (name, 0, [0, 1]), (name, 1, [0]))
+        _list_reassignments(clusters)
+        clusters.compare_partitions(name)
         clusters.start(2)
-        clusters.same_places(name)
-        _elected(clusters, 2, UNCLEAN, (name, [0, 1]))
-        clusters.same_places(name)
+        clusters.compare_partitions(name)
+        _elect(clusters, 2, UNCLEAN, (name, [0, 1]))
+        clusters.compare_partitions(name)
     finally:
         clusters.start(1)
         if 2 not in _brokers(clusters.pair.kafka):
             clusters.start(2)
-    clusters.until_settled()
+    clusters.until_no_reassignment()
     clusters.until(lambda peer: _in_sync(peer, name, 2))
-    clusters.same_places(name)
+    clusters.compare_partitions(name)
 
 
 def test_a_partition_without_isr_and_eligible_leaders_stays_offline(clusters: Clusters) -> None:
@@ -441,23 +441,23 @@ def test_a_throttled_reassignment_is_listed_and_described(clusters: Clusters) ->
 
     clusters.configure(_TOPIC, name, {_LEADERS: "0:0,0:1", _FOLLOWERS: "0:2"})
     clusters.set_rate(rate)
-    _reassigned(clusters, 1, (name, 0, [0, 2]))
-    _listed(clusters, (name, [0]))
-    clusters.same_places(name)
-    took = clusters.how_long(lambda peer: not peer.ask(_LIST, 0, {"topics": None, "timeout_ms": 30_000})["topics"])
+    _reassign(clusters, 1, (name, 0, [0, 2]))
+    _list_reassignments(clusters, (name, [0]))
+    clusters.compare_partitions(name)
+    took = clusters.seconds_until(lambda peer: not peer.ask(_LIST, 0, {"topics": None, "timeout_ms": 30_000})["topics"])
     kafka, ours = took["kafka"], took["ours"]
     assert min(took.values()) > 1, took
     assert kafka / 3 < ours < kafka * 3, took
-    clusters.same_places(name)
+    clusters.compare_partitions(name)
 
     clusters.configure(_TOPIC, name, {_LEADERS: None, _FOLLOWERS: None})
     clusters.set_rate(None)
     asked: Body = {"include_synonyms": True, "include_documentation": False}
     resource = {"resource_type": _TOPIC, "resource_name": name, "configuration_keys": [_LEADERS, _FOLLOWERS]}
     clusters.pair.ask("DescribeConfigs", 4, {**asked, "resources": [resource]})
-    _reassigned(clusters, 1, (name, 0, [0, 1]))
-    clusters.until_settled()
-    clusters.same_places(name)
+    _reassign(clusters, 1, (name, 0, [0, 1]))
+    clusters.until_no_reassignment()
+    clusters.compare_partitions(name)
 
 
 def test_settings_of_one_broker_change_only_through_that_broker(clusters: Clusters) -> None:
@@ -487,11 +487,11 @@ def test_throttles_and_unknown_settings_of_brokers(clusters: Clusters) -> None:
     def described(count: int) -> Callable[[Peer], bool]:
         resource = {"resource_type": 4, "resource_name": "0", "configuration_keys": [*names]}
 
-        def holds(peer: Peer) -> bool:
+        def condition(peer: Peer) -> bool:
             response = peer.ask("DescribeConfigs", 4, {**asked, "resources": [resource]})
             return sum(len(each["synonyms"]) for each in response["results"][0]["configs"]) == count
 
-        return holds
+        return condition
 
     def same() -> None:
         for broker in ("0", ""):

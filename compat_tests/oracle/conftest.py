@@ -8,10 +8,10 @@ from odradek_peers import ApacheKafka
 
 from compat_tests.brokers import COMMON_CONFIG, Broker, new_broker
 from compat_tests.oracle import schema
-from compat_tests.oracle.coordinated import NEWEST_LEVEL, finalize, verify_partitions
 from compat_tests.oracle.pair import Pair
 from compat_tests.oracle.peer import Peer
 from compat_tests.oracle.settings import SETTINGS
+from compat_tests.oracle.transactional_client import NEWEST_LEVEL, finalize, verify_partitions
 
 STRICT = {"odradek": {"odradek.validation": "strict"}}
 
@@ -33,7 +33,7 @@ def kafka_servers() -> Iterator[Callable[[str], str]]:
 
 @pytest.fixture(scope="session")
 def strict_servers(broker_name: str) -> Iterator[Callable[[str], str]]:
-    """A function that returns the address of a broker under test with strict validation, which Kafka does too.
+    """A function that returns the address of a broker under test, which validates records as strictly as Kafka.
 
     Each release of Kafka has its own broker beside it, so that both have received the same requests since their start.
     """
@@ -79,7 +79,7 @@ def level(
 ) -> Iterator[int]:
     """The finalized transaction.version of both brokers, which verify partitions with the transaction coordinator."""
     if broker_name == f"kafka-{schema.KAFKA_3_9}":
-        pytest.skip("knows of no version of transactions that could be set")
+        pytest.skip(f"{broker_name} has no feature transaction.version")
     peers = [Peer(find.__name__, find(schema.KAFKA_4_3)) for find in (kafka_servers, strict_servers)]
     finalize(peers, request.param)
     verify_partitions(peers, True)

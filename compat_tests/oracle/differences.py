@@ -1,4 +1,4 @@
-"""The allowed differences between the responses of Apache Kafka and Odradek, with reasons. Any other one is a failure.
+"""The allowed differences between the responses of Apache Kafka and Odradek, with reasons. Any other one fails a test.
 
 The tests leave out some requests, because Kafka fails on them: it never answers null records or a subscription that it
 cannot parse, and returns unknown server errors for an unknown operation of IncrementalAlterConfigs and for Metadata of
@@ -18,24 +18,24 @@ class Difference(NamedTuple):
 
     api: str
     path: str
-    why: str
-    holds: Callable[[Any, Any], bool]
+    reason: str
+    condition: Callable[[Any, Any], bool]
 
     def allows(self, api: str, path: str, theirs: Any, ours: Any) -> bool:
         """Return whether this rule covers the field and allows the two values."""
-        return self.api in (api, "*") and re.fullmatch(self.path, path) is not None and self.holds(theirs, ours)
+        return self.api in (api, "*") and re.fullmatch(self.path, path) is not None and self.condition(theirs, ours)
 
 
-def _null_alike(theirs: Any, ours: Any) -> bool:
+def _same_nullness(theirs: Any, ours: Any) -> bool:
     return (theirs is None) == (ours is None)
 
 
-def _told_alike(theirs: Any, ours: Any) -> bool:
+def _same_presence(theirs: Any, ours: Any) -> bool:
     """Return whether both texts or neither are empty: Kafka uses null in one place and an empty text in another."""
     return bool(theirs) == bool(ours)
 
 
-def _sign_alike(theirs: Any, ours: Any) -> bool:
+def _same_sign(theirs: Any, ours: Any) -> bool:
     return isinstance(theirs, int) and isinstance(ours, int) and (theirs < 0) == (ours < 0)
 
 
@@ -45,7 +45,7 @@ def _padded(theirs: Any, ours: Any) -> bool:
     return bool(theirs.startswith(ours)) and theirs[len(ours) : len(ours) + 8] == bytes([255] * 8)
 
 
-def _zero_alike(theirs: Any, ours: Any) -> bool:
+def _zero_or_not(theirs: Any, ours: Any) -> bool:
     return bool(theirs) == bool(ours)
 
 
@@ -57,24 +57,24 @@ def _without_group_features(theirs: Any, ours: Any) -> bool:
 
 
 DIFFERENCES = (
-    Difference("*", r"(.*\.)?(batch_index_)?error_message", "the wording is ours", _told_alike),
-    Difference("*", r"(.*\.)?producer_id", "each broker hands out its own", _sign_alike),
-    Difference("Produce", r".*\.log_append_time_ms", "the moment of appending", _sign_alike),
+    Difference("*", r"(.*\.)?(batch_index_)?error_message", "the wording is ours", _same_presence),
+    Difference("*", r"(.*\.)?producer_id", "each broker generates its own ids", _same_sign),
+    Difference("Produce", r".*\.log_append_time_ms", "the time of the append", _same_sign),
     Difference("Fetch", r".*\.records", "no padding after down-conversion", _padded),
-    Difference("Fetch", r"session_id", "drawn at random", _zero_alike),
-    Difference("DescribeLogDirs", r"results\[\d+\]\.log_dir", "a folder of this broker's own", _null_alike),
-    Difference("DescribeLogDirs", r".*\.(total_bytes|usable_bytes)", "the disk's", _sign_alike),
-    Difference("DescribeQuorum", r".*\.(leader_epoch|high_watermark|log_end_offset)", "its own log", _sign_alike),
-    Difference("DescribeQuorum", r".*\.last_(fetch|caught_up)_timestamp", "moments", _sign_alike),
-    Difference("DescribeProducers", r".*\.last_timestamp", "a moment", _sign_alike),
-    Difference("DescribeTransactions", r".*\.transaction_start_time_ms", "a moment", _sign_alike),
+    Difference("Fetch", r"session_id", "a random number", _zero_or_not),
+    Difference("DescribeLogDirs", r"results\[\d+\]\.log_dir", "each broker has its own directory", _same_nullness),
+    Difference("DescribeLogDirs", r".*\.(total_bytes|usable_bytes)", "the space of the disk", _same_sign),
+    Difference("DescribeQuorum", r".*\.(leader_epoch|high_watermark|log_end_offset)", "its own log", _same_sign),
+    Difference("DescribeQuorum", r".*\.last_(fetch|caught_up)_timestamp", "times of fetches", _same_sign),
+    Difference("DescribeProducers", r".*\.last_timestamp", "a time of the broker's clock", _same_sign),
+    Difference("DescribeTransactions", r".*\.transaction_start_time_ms", "a time of the broker's clock", _same_sign),
     Difference(
         "ApiVersions",
         r"(supported|finalized)_features",
         "features of groups whose protocols are not served are not listed",
         _without_group_features,
     ),
-    Difference("ApiVersions", r"finalized_features_epoch", "its own metadata log", _sign_alike),
+    Difference("ApiVersions", r"finalized_features_epoch", "an offset of its own metadata log", _same_sign),
 )  # fmt: skip
 
 

@@ -17,11 +17,11 @@ _IDENTITY = (
 _CLOSED = "connection closed"
 _PAUSE_S = 0.05
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 
-def settled(ask: Callable[[], Answer], within_s: float) -> Answer:
-    """Repeat a comparison until it succeeds: each side may need time to settle."""
+def repeat_until_equal(ask: Callable[[], T], within_s: float) -> T:
+    """Repeat a comparison until it succeeds: each side may apply a change later than the other."""
     deadline = time.monotonic() + within_s
     while True:
         try:
@@ -43,23 +43,25 @@ class Pair:
         api: str,
         version: int,
         body: Body,
-        shown: Callable[[Body], object] = lambda response: response,
+        select: Callable[[Body], object] = lambda response: response,
         learn: Callable[[Peer, Body], None] = lambda peer, response: None,
     ) -> Body:
         """Compare the responses and return Kafka's, with each broker's own values replaced by their names.
 
-        `shown` selects the part to compare, because a response may also list what other tests left in the broker;
-        before that `learn` may remember the broker's own values.
+        `select` returns the part to compare, because a response may list the topics or groups of other tests; before
+        that, `learn` may remember the broker's own values.
         """
         theirs, ours = (
-            _comparable(peer, _answer(peer, api, version, body, shown, learn)) for peer in (self.kafka, self.ours)
+            _comparable(peer, _response(peer, api, version, body, select, learn)) for peer in (self.kafka, self.ours)
         )
-        found = [
-            f"{path or 'answer'}: {_told(left, right)}"
+        unexpected = [
+            f"{path or 'response'}: {_describe(left, right)}"
             for path, left, right in _differences(theirs, ours)
             if unexplained(api, path, left, right)
         ]
-        assert not found, f"{api} {version} {body}:\n  " + "\n  ".join(found) + f"\nKafka: {theirs}\nours:  {ours}"
+        assert not unexpected, (
+            f"{api} {version} {body}:\n  " + "\n  ".join(unexpected) + f"\nKafka: {theirs}\nours:  {ours}"
+        )
         response: Body = theirs
         return response
 
@@ -126,12 +128,12 @@ def _wait_for_leaders(peer: Peer, name: str, partitions: int) -> None:
     peer.remember(f"id of {name}", response["topics"][0]["topic_id"])
 
 
-def _answer(
+def _response(
     peer: Peer,
     api: str,
     version: int,
     body: Body,
-    shown: Callable[[Body], object],
+    select: Callable[[Body], object],
     learn: Callable[[Peer, Body], None],
 ) -> Any:
     try:
@@ -140,7 +142,7 @@ def _answer(
         peer.reconnect()
         return _CLOSED
     learn(peer, response)
-    return shown(response)
+    return select(response)
 
 
 def _comparable(peer: Peer, value: Any) -> Any:
@@ -170,11 +172,14 @@ def _named(peer: Peer, field: str, value: Any) -> Any:
     return value
 
 
-def _told(theirs: Any, ours: Any) -> str:
+def _describe(theirs: Any, ours: Any) -> str:
     if isinstance(theirs, bytes) and isinstance(ours, bytes):
-        place = next((at for at, pair in enumerate(zip(theirs, ours, strict=False)) if pair[0] != pair[1]), "the end")
+        position = next(
+            (at for at, pair in enumerate(zip(theirs, ours, strict=False)) if pair[0] != pair[1]), "the end"
+        )
         return (
-            f"{len(theirs)} and {len(ours)} bytes, other from {place} on: Kafka {theirs.hex(' ')}, ours {ours.hex(' ')}"
+            f"{len(theirs)} and {len(ours)} bytes, different from byte {position} on: "
+            f"Kafka {theirs.hex(' ')}, ours {ours.hex(' ')}"
         )
     return f"Kafka {theirs!r}, ours {ours!r}"
 

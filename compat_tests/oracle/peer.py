@@ -13,18 +13,18 @@ CLIENT_ID = "oracle"
 
 
 class Closed(Exception):
-    """The broker closed the connection instead of answering."""
+    """The broker closed the connection instead of sending a response."""
 
 
 class Var:
-    """A variable for a value that each broker generated, by the name under which the test remembered it."""
+    """A variable for a value that each broker has generated. The test has remembered the values under this name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
 class Peer:
-    """A connection to one broker; `known` maps names to this broker's own values."""
+    """A connection to one broker. `known` has the values that the test has remembered for this broker, by name."""
 
     def __init__(self, name: str, servers: str, client_id: str = CLIENT_ID) -> None:
         self.name = name

@@ -9,14 +9,14 @@ from compat_tests.oracle.peer import Peer
 from compat_tests.oracle.schema import Body
 
 SETTINGS = {
-    # A test can open a transaction in a log without a coordinator that knows it.
+    # A test can open a transaction in a log without a coordinator.
     "transaction.partition.verification.enable": "false",
     # The coordinator aborts a timed-out transaction soon.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "transaction.state.log.num.partitions": "4",
 }
 """The configuration of the brokers of the oracle tests, beside the common one of all tests."""
-OF_SHARE_GROUPS = {
+SHARE_GROUP_SETTINGS = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "4",
@@ -51,7 +51,7 @@ def assert_same_broker_settings(kafka: Peer, odradek: Peer, broker: str = "1") -
 
 # -- static configurations, where both brokers are given the same ------------------------------------------------------
 
-_OF_THE_PROCESS = frozenset(
+_PROCESS_SETTINGS = frozenset(
     (
         "advertised.listeners",
         "controller.listener.names",
@@ -62,27 +62,27 @@ _OF_THE_PROCESS = frozenset(
         "process.roles",
     )
 )
-"""Set by the launcher of each broker: addresses, directories, and the roles that only Kafka's process has."""
+"""Settings that the launcher of each broker chooses: addresses, directories, and roles, which only Kafka's has."""
 _DYNAMIC = (2, 3)
 """The sources of values that another test may have left."""
 
 
 def _static(describe_configs: Body) -> Body:
     """Return a broker's configurations without the dynamic ones."""
-    shown = {}
+    settings = {}
     for name, each in describe_configs.items():
         synonyms = [word for word in each["synonyms"] if word["source"] not in _DYNAMIC]
         if synonyms != each["synonyms"]:
             top = synonyms[0] if synonyms else {"value": None, "source": _DEFAULT}
             each = {**each, "value": top["value"], "config_source": top["source"], "synonyms": synonyms}
-        shown[name] = each
-    return shown
+        settings[name] = each
+    return settings
 
 
 def assert_same_static_settings(kafka: Peer, odradek: Peer, broker: str = "1") -> None:
     """Compare value, source, synonyms, type and flags of each, for brokers with the same static configuration."""
     theirs, ours = (_static(describe_configs(peer, BROKER, broker)) for peer in (kafka, odradek))
-    compared = ours.keys() - _OF_THE_PROCESS
+    compared = ours.keys() - _PROCESS_SETTINGS
     differ = {name: (theirs.get(name), ours[name]) for name in compared if theirs.get(name) != ours[name]}
     assert not differ, differ
 
@@ -92,13 +92,13 @@ def assert_same_static_settings(kafka: Peer, odradek: Peer, broker: str = "1") -
 _SAMPLES = {1: "true", 2: "x", 3: "1", 4: "1", 5: "1", 6: "0.5", 7: "x", 8: "org.example.Missing", 9: "x"}
 """A sample value by type, for a configuration without a value."""
 _NUMBERS = (3, 4, 5, 6)
-_NOT_READ = {
-    "advertised.listeners": "the listeners of a running broker stay",
+_NOT_VALIDATED = {
+    "advertised.listeners": "a running broker does not change its listeners",
     "cordoned.log.dirs": "no log directory is cordoned",
-    "listener.security.protocol.map": "the listeners of a running broker stay",
-    "listeners": "the listeners of a running broker stay",
+    "listener.security.protocol.map": "a running broker does not change its listeners",
+    "listeners": "a running broker does not change its listeners",
 }
-"""Configurations whose values only Kafka validates, with the reason: compared if Kafka accepts the value."""
+"""Configurations whose values only Kafka validates, with the reason. They are compared if Kafka accepts the value."""
 
 
 def _values(each: Body) -> Iterator[str]:
@@ -114,7 +114,7 @@ def _values(each: Body) -> Iterator[str]:
         yield from ("-2", "-1", "0", "1", str(whole // 2), str(2 * whole), str(2 * whole + 1), "0.5", "99999999999")
 
 
-def _answer(peer: Peer, api: str, broker: str, name: str, value: str) -> tuple[int, bool]:
+def _error_of(peer: Peer, api: str, broker: str, name: str, value: str) -> tuple[int, bool]:
     """Return the error code, and whether there is a message."""
     change: Body = {"name": name, "value": value}
     if api == "IncrementalAlterConfigs":
@@ -124,7 +124,7 @@ def _answer(peer: Peer, api: str, broker: str, name: str, value: str) -> tuple[i
     return result["error_code"], bool(result["error_message"])
 
 
-def assert_same_answers_to_changes(kafka: Peer, odradek: Peer, broker: str = "1") -> None:
+def assert_same_responses_to_changes(kafka: Peer, odradek: Peer, broker: str = "1") -> None:
     """Compare the responses to a change of each configuration, for one broker and for all, by both APIs (validate
     only)."""
     theirs, ours = describe_configs(kafka, BROKER, broker), describe_configs(odradek, BROKER, broker)
@@ -133,10 +133,10 @@ def assert_same_answers_to_changes(kafka: Peer, odradek: Peer, broker: str = "1"
         for value in dict.fromkeys(_values(theirs[name])):
             for scope in (broker, ""):
                 for api in ("IncrementalAlterConfigs", "AlterConfigs"):
-                    expected = _answer(kafka, api, scope, name, value)
-                    if expected[0] and name in _NOT_READ:
+                    expected = _error_of(kafka, api, scope, name, value)
+                    if expected[0] and name in _NOT_VALIDATED:
                         continue
-                    response = _answer(odradek, api, scope, name, value)
+                    response = _error_of(odradek, api, scope, name, value)
                     if response != expected:
                         differ.append((api, scope, name, value, expected, response))
     assert not differ, differ

@@ -23,10 +23,10 @@ from compat_tests.oracle.schema import Body
 from compat_tests.oracle.settings import (
     CLIENT_METRICS,
     GROUP,
-    OF_SHARE_GROUPS,
     SETTINGS,
-    assert_same_answers_to_changes,
+    SHARE_GROUP_SETTINGS,
     assert_same_broker_settings,
+    assert_same_responses_to_changes,
     assert_same_static_settings,
     describe_configs,
 )
@@ -61,7 +61,7 @@ def emulation(request: pytest.FixtureRequest, broker_name: str) -> str:
 @pytest.fixture(scope="module")
 def ours(emulation: str) -> Iterator[Peer]:
     """Odradek, emulating that release."""
-    config = {"node.id": "1", **COMMON_CONFIG, **SETTINGS, **OF_SHARE_GROUPS}
+    config = {"node.id": "1", **COMMON_CONFIG, **SETTINGS, **SHARE_GROUP_SETTINGS}
     with Cluster(process=True, emulate=emulation, config=config) as cluster:
         peer = Peer("ours", cluster.bootstrap_servers)
         yield peer
@@ -73,7 +73,7 @@ def theirs(emulation: str, kafka_servers: Callable[[str], str]) -> Iterator[Peer
     """Kafka of that release in KRaft mode, as a combined broker and controller."""
     release, _ = _RELEASES[emulation]
     with contextlib.ExitStack() as own:
-        if release == KAFKA_4_0:  # no other test uses it: it ends with this fixture
+        if release == KAFKA_4_0:  # no other test uses this release
             servers = own.enter_context(ApacheKafka(release, config=COMMON_CONFIG)).bootstrap_servers
         else:
             servers = kafka_servers(release)
@@ -118,9 +118,9 @@ def _filled(api: str, version: int, release: str) -> Body:
     return struct(message["fields"])
 
 
-def _kafkas_answers(release: str, asked: list[tuple[str, int, bytes]]) -> list[bytes]:
+def _kafkas_error_responses(release: str, asked: list[tuple[str, int, bytes]]) -> list[bytes]:
     lines = "".join(f"{schema.api_key(api)} {version} {body.hex()}\n" for api, version, body in asked)
-    command = ["java", "-cp", f"{libs(release)}/*", str(Path(__file__).with_name("ErrorAnswers.java"))]
+    command = ["java", "-cp", f"{libs(release)}/*", str(Path(__file__).with_name("ErrorResponses.java"))]
     done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return [bytes.fromhex(line) for line in done.stdout.split()]
@@ -176,27 +176,27 @@ def test_topics_have_the_settings_and_defaults_of_the_release(theirs: Peer, ours
 
 
 @pytest.fixture
-def with_own_settings(emulation: str) -> None:
+def has_own_settings(emulation: str) -> None:
     if emulation == "4.0":
         pytest.skip("--emulate 4.0 has the settings of 4.3")
 
 
-@pytest.mark.usefixtures("with_own_settings")
+@pytest.mark.usefixtures("has_own_settings")
 def test_brokers_have_the_settings_of_the_release(theirs: Peer, ours: Peer) -> None:
     assert_same_broker_settings(theirs, ours)
 
 
-@pytest.mark.usefixtures("with_own_settings")
+@pytest.mark.usefixtures("has_own_settings")
 def test_broker_settings_have_kafkas_values_and_sources(theirs: Peer, ours: Peer) -> None:
     assert_same_static_settings(theirs, ours)
 
 
-@pytest.mark.usefixtures("with_own_settings")
+@pytest.mark.usefixtures("has_own_settings")
 def test_changes_of_broker_settings_have_kafkas_outcome(theirs: Peer, ours: Peer) -> None:
-    assert_same_answers_to_changes(theirs, ours)
+    assert_same_responses_to_changes(theirs, ours)
 
 
-@pytest.mark.usefixtures("with_own_settings")
+@pytest.mark.usefixtures("has_own_settings")
 def test_groups_and_subscriptions_have_the_settings_of_the_release(theirs: Peer, ours: Peer) -> None:
     """Both list a dynamic value after it is set, and the default after it is deleted."""
     wanted = ((CLIENT_METRICS, "m", "interval.ms", "1000"), (GROUP, "g", "consumer.session.timeout.ms", "50000"))
@@ -238,7 +238,7 @@ def test_advertised_apis_that_are_not_served_fail_as_in_kafka(
     ]
     assert asked
 
-    for (api, version, body), kafkas in zip(asked, _kafkas_answers(release, asked), strict=True):
+    for (api, version, body), kafkas in zip(asked, _kafkas_error_responses(release, asked), strict=True):
         # One connection for all of them: it stays open.
         odradeks = ours.ask_bytes(api, version, body)
         expected, response = (schema.decode(f"{api}Response", version, data, release) for data in (kafkas, odradeks))
@@ -258,7 +258,7 @@ def test_the_oracle_compares_every_advertised_api(strict_servers: Callable[[str]
     }
     keys = {schema.api_key(api): api for api in asked}
 
-    assert set(advertised) <= set(keys), "advertised, and never compared"
+    assert set(advertised) <= set(keys), "advertised APIs without a comparison"
     for key, (first, last) in advertised.items():
         spoken = schema.versions(keys[key], schema.KAFKA_4_3), schema.versions(keys[key], schema.KAFKA_3_9)
         assert all(version in spoken[0] or version in spoken[1] for version in range(first, last + 1)), keys[key]

@@ -18,7 +18,7 @@ from odradek import Cluster
 
 pytestmark = pytest.mark.peers
 
-_SECONDS, _PAUSE_S = 60.0, 0.05
+_WAIT_S, _PAUSE_S = 60.0, 0.05
 _THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
 HERE, THERE = Var("here"), Var("there")
 """The log directory in which a topic's partition 0 was created, and the other one."""
@@ -27,12 +27,11 @@ HERE, THERE = Var("here"), Var("there")
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory, broker_name: str) -> Iterator[Pair]:
     if broker_name != "odradek":
-        pytest.skip("Kafka's own answers are the other side")
-    place = tmp_path_factory.mktemp("dirs")
-    kafka = ApacheKafka(
-        KAFKA_4_3, directory=place / "kafka", heap="320M", config={**COMMON_CONFIG, "log.dirs": _dirs(place / "kafka")}
-    )
-    ours = Cluster(process=True, config={"node.id": "1", **COMMON_CONFIG, "log.dirs": _dirs(place / "ours")})
+        pytest.skip("only Odradek is compared with Kafka here")
+    directory = tmp_path_factory.mktemp("dirs")
+    kafka_config = {**COMMON_CONFIG, "log.dirs": _dirs(directory / "kafka")}
+    kafka = ApacheKafka(KAFKA_4_3, directory=directory / "kafka", heap="320M", config=kafka_config)
+    ours = Cluster(process=True, config={"node.id": "1", **COMMON_CONFIG, "log.dirs": _dirs(directory / "ours")})
     with kafka, ours:
         peers = Peer("kafka", kafka.bootstrap_servers), Peer("ours", ours.bootstrap_servers)
         yield Pair(*peers)
@@ -40,8 +39,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory, broker_name: str) -> Iterator
             peer.close()
 
 
-def _dirs(place: Path) -> str:
-    return f"{place / 'data'},{place / 'second'}"
+def _dirs(directory: Path) -> str:
+    return f"{directory / 'data'},{directory / 'second'}"
 
 
 def _both(pair: Pair) -> tuple[Peer, Peer]:
@@ -57,8 +56,8 @@ def _create(pair: Pair, name: str, *, batches: int = 0) -> str:
         pair.ask("Produce", 9, {"transactional_id": None, "acks": -1, "timeout_ms": 30_000, "topic_data": [data]})
     for peer in _both(pair):
         found = {result["log_dir"]: bool(result["topics"]) for result in _describe(peer, name)}
-        peer.remember("here", next(path for path, holds in found.items() if holds))
-        peer.remember("there", next(path for path, holds in found.items() if not holds))
+        peer.remember("here", next(path for path, condition in found.items() if condition))
+        peer.remember("there", next(path for path, condition in found.items() if not condition))
     return name
 
 
@@ -68,10 +67,10 @@ def _describe(peer: Peer, *topics: str) -> list[Body]:
     return found
 
 
-def _same(pair: Pair, *topics: str) -> None:
+def _compare_log_dirs(pair: Pair, *topics: str) -> None:
     """Compare DescribeLogDirs, without the sizes of future logs, which depend on the progress of each broker."""
 
-    def shown(response: Body) -> Body:
+    def select(response: Body) -> Body:
         for result in response["results"]:
             for topic in result["topics"]:
                 for each in topic["partitions"]:
@@ -80,7 +79,7 @@ def _same(pair: Pair, *topics: str) -> None:
         return response
 
     asked = [{"topic": name, "partitions": [0, 1]} for name in topics]
-    pair.ask("DescribeLogDirs", 4, {"topics": asked}, shown)
+    pair.ask("DescribeLogDirs", 4, {"topics": asked}, select)
 
 
 def _alter(pair: Pair, directory: object, *topics: str, version: int = 2, partitions: tuple[int, ...] = (0,)) -> None:
@@ -88,11 +87,11 @@ def _alter(pair: Pair, directory: object, *topics: str, version: int = 2, partit
     pair.ask("AlterReplicaLogDirs", version, {"dirs": [wanted]})
 
 
-def _until(pair: Pair, holds: Callable[[Peer], bool]) -> None:
-    deadline = time.monotonic() + _SECONDS
+def _until(pair: Pair, condition: Callable[[Peer], bool]) -> None:
+    deadline = time.monotonic() + _WAIT_S
     for peer in _both(pair):
-        while not holds(peer):
-            assert time.monotonic() < deadline, f"{peer.name} does not come to that"
+        while not condition(peer):
+            assert time.monotonic() < deadline, f"the condition is not true on {peer.name} after {_WAIT_S:g} s"
             time.sleep(_PAUSE_S)
 
 
@@ -105,8 +104,8 @@ def _until_moved(pair: Pair, name: str, where: Var) -> None:
 
 
 @pytest.fixture
-def held(pair: Pair) -> Iterator[None]:
-    """Throttle moves, so that they stop after one round of copying."""
+def throttled(pair: Pair) -> Iterator[None]:
+    """Throttle the copies, so that they stop after the first read."""
     _throttle(pair, "1")
     yield
     _throttle(pair, None)
@@ -121,38 +120,38 @@ def _throttle(pair: Pair, rate: str | None) -> None:
         "include_synonyms": False, "include_documentation": False,
     }  # fmt: skip
 
-    def heard(peer: Peer) -> bool:
+    def applied(peer: Peer) -> bool:
         found = peer.ask("DescribeConfigs", 4, asked)["results"][0]["configs"]
         return ("1" in [each["value"] for each in found]) == (rate is not None)
 
-    _until(pair, heard)
+    _until(pair, applied)
 
 
 def test_a_replica_moves_to_the_other_directory_and_back(pair: Pair) -> None:
     name = _create(pair, "there-and-back", batches=2)
-    _same(pair, name)
+    _compare_log_dirs(pair, name)
     _alter(pair, HERE, name)
-    _same(pair, name)
+    _compare_log_dirs(pair, name)
     for where in (THERE, HERE):
         _alter(pair, where, name)
         _until_moved(pair, name, where)
-        _same(pair, name)
+        _compare_log_dirs(pair, name)
 
 
-@pytest.mark.usefixtures("held")
+@pytest.mark.usefixtures("throttled")
 def test_a_future_replica_is_listed_until_its_move_is_cancelled(pair: Pair) -> None:
-    name = _create(pair, "under-way", batches=10)
+    name = _create(pair, "in-progress", batches=10)
     _alter(pair, THERE, name)
-    _same(pair, name)
+    _compare_log_dirs(pair, name)
     _alter(pair, THERE, name)
-    _same(pair, name)
+    _compare_log_dirs(pair, name)
     _alter(pair, HERE, name)
-    _same(pair, name)
+    _compare_log_dirs(pair, name)
     _alter(pair, THERE, name)
-    _same(pair, name)
+    _compare_log_dirs(pair, name)
     pair.ask("DeleteTopics", 5, {"topic_names": [name], "timeout_ms": 30_000})
     _until(pair, lambda peer: not any(result["topics"] for result in _describe(peer, name)))
-    _same(pair, name)
+    _compare_log_dirs(pair, name)
 
 
 def test_a_throttled_future_replica_replaces_the_current_one_later(pair: Pair) -> None:
@@ -160,11 +159,11 @@ def test_a_throttled_future_replica_replaces_the_current_one_later(pair: Pair) -
     _throttle(pair, "1")
     try:
         _alter(pair, THERE, name)
-        _same(pair, name)
+        _compare_log_dirs(pair, name)
     finally:
         _throttle(pair, None)
     _until_moved(pair, name, THERE)
-    _same(pair, name)
+    _compare_log_dirs(pair, name)
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -176,7 +175,7 @@ def test_alter_replica_log_dirs_errors(pair: Pair, version: int) -> None:
     _alter(pair, THERE, name, version=version, partitions=(1, -1, 7))
     pair.ask("AlterReplicaLogDirs", version, {"dirs": []})
     pair.ask("AlterReplicaLogDirs", version, {"dirs": [{"path": THERE, "topics": []}]})
-    _same(pair, name, "no-such-topic")
+    _compare_log_dirs(pair, name, "no-such-topic")
 
 
 def test_a_log_directory_can_be_chosen_before_the_topic_exists(pair: Pair) -> None:
@@ -185,4 +184,4 @@ def test_a_log_directory_can_be_chosen_before_the_topic_exists(pair: Pair) -> No
         name = f"wanted-{wanted.name}"
         _alter(pair, wanted, name)
         pair.create_topic(name)
-        _same(pair, name)
+        _compare_log_dirs(pair, name)

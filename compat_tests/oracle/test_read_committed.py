@@ -68,7 +68,7 @@ class Partition:
         body = fetch_body(self.version, self.topic, self._id, part, isolation_level=isolation, **more)
         return self.pair.ask("Fetch", self.version, body, summary)
 
-    def look(self, *offsets: int) -> None:
+    def compare(self, *offsets: int) -> None:
         """Compare the responses for readers, and DescribeProducers."""
         for offset in offsets:
             for isolation in (0, 1):
@@ -116,27 +116,27 @@ def test_read_committed_responses_list_aborted_transactions(version: int, pair_f
     log = Partition(pair_for("Fetch", version), f"committed-{version}", version=version)
     log.produce(-1, b"before", transactional=False)
     log.produce(901, b"a", b"b")
-    log.look(0, 1, 2, 3, 4)
+    log.compare(0, 1, 2, 3, 4)
     log.produce(902, b"c")
     log.end(901, commit=False)
-    log.look(0, 1, 3, 4)
+    log.compare(0, 1, 3, 4)
     log.produce(-1, b"behind", transactional=False)
     log.end(902, commit=True)
-    log.look(0, 1, 3, 4, 5, 7, 8)
+    log.compare(0, 1, 3, 4, 5, 7, 8)
     log.produce(901, b"d")
     log.end(901, commit=False)
-    log.look(0, 1, 7, 8)
+    log.compare(0, 1, 7, 8)
     log.delete(2)
-    log.look(1, 2, 7)
+    log.compare(1, 2, 7)
     log.produce(901, b"e", b"f", b"g")
     log.produce(902, b"h")
     log.delete(12 if version == 4 else 10)  # version 4 has no log start offset
-    log.look(9, 12, 13)
+    log.compare(9, 12, 13)
     log.end(901, commit=False)
     log.end(902, commit=False)
-    log.look(12, 13, 14)
+    log.compare(12, 13, 14)
     log.delete(-1)
-    log.look(14, 15)
+    log.compare(14, 15)
 
 
 def test_a_fetch_session_returns_the_end_of_a_transaction(pair_for: PairFor) -> None:
@@ -148,16 +148,16 @@ def test_a_fetch_session_returns_the_end_of_a_transaction(pair_for: PairFor) -> 
     body = fetch_body(12, log.topic, None, {"fetch_offset": 1}, isolation_level=1, session_epoch=0)
     pair.learn("Fetch", 12, body, session=lambda response: response["session_id"])
 
-    def go_on(epoch: int) -> None:
+    def fetch_again(epoch: int) -> None:
         asked = {**body, "session_id": Var("session"), "session_epoch": epoch, "topics": []}
         pair.ask("Fetch", 12, asked, summary)
 
-    go_on(1)
+    fetch_again(1)
     log.produce(-1, b"behind", transactional=False)
-    go_on(2)
-    go_on(3)
+    fetch_again(2)
+    fetch_again(3)
     log.end(901, commit=False)
-    go_on(4)
+    fetch_again(4)
 
 
 def test_transactional_writes_that_are_refused(pair_for: PairFor) -> None:
@@ -175,14 +175,14 @@ def test_transactional_writes_that_are_refused(pair_for: PairFor) -> None:
         log.produce(901, epoch=2, sequence=0, transactional=False),
     ]
     assert sorted(set(errors)) == [0, 45, 47, 48]
-    log.look(0, 1)
+    log.compare(0, 1)
     assert log.produce(901, epoch=2) == 0
     log.end(901, commit=False, epoch=2)
-    log.look(0, 2)
+    log.compare(0, 2)
     assert log.produce(901, epoch=2, transactional=False) == 0
     control = batch([b"v"], producer=(901, 2, 2), transactional=True)
     assert log.send(with_new_crc(with_bytes(control, 21, struct.pack(">h", 0x30)))) == 87
-    log.look(0, 3)
+    log.compare(0, 3)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -207,5 +207,5 @@ def test_random_transactions(seed: int, pair_for: PairFor) -> None:
                 values = [bytes([chance.randrange(256)]) * size for _ in range(chance.randint(1, 3))]
                 log.produce(producer, *values, timestamp=TIME + chance.randrange(100))
         first, last = log.list_offset(-2), log.list_offset(-1, 0)
-        log.look(chance.randint(first, last))
+        log.compare(chance.randint(first, last))
         log.fetch(chance.randint(first, last), max_bytes=chance.choice((1, 300, 5_000, 200_000)))

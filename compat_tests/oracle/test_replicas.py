@@ -1,4 +1,4 @@
-"""Reassignments, elections, log directories and unregistered brokers, in a cluster of one."""
+"""Reassignments, elections, log directories and unregistered brokers, in a cluster of one broker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compat_tests.oracle.schema import Body
 pytestmark = pytest.mark.peers
 PairFor = Callable[[str, int], Pair]
 BROKER = 1
-NOBODY = 9
+UNKNOWN_BROKER = 9
 
 
 @versions_of("AlterPartitionReassignments")
@@ -29,7 +29,7 @@ def test_alter_partition_reassignments(version: int, pair_for: PairFor) -> None:
     ask([BROKER])
     ask(None)
     ask([])
-    ask([NOBODY])
+    ask([UNKNOWN_BROKER])
     ask([BROKER, BROKER])
     ask([BROKER], partition=7)
     ask([BROKER], topic="no-such-topic")
@@ -95,4 +95,4 @@ def test_alter_replica_log_dirs(version: int, pair_for: PairFor) -> None:
 def test_unregister_broker(version: int, pair_for: PairFor) -> None:
     pair = pair_for("UnregisterBroker", version)
 
-    pair.ask("UnregisterBroker", version, {"broker_id": NOBODY})
+    pair.ask("UnregisterBroker", version, {"broker_id": UNKNOWN_BROKER})

@@ -12,280 +12,286 @@ from typing import Any
 import pytest
 
 from compat_tests.oracle.cases import versions_of
-from compat_tests.oracle.coordinated import CONCURRENT_TRANSACTIONS, NEWEST_LEVEL, Coordinated, Producer, finalize
 from compat_tests.oracle.pair import Pair
+from compat_tests.oracle.transactional_client import (
+    CONCURRENT_TRANSACTIONS,
+    NEWEST_LEVEL,
+    Producer,
+    TransactionalClient,
+    finalize,
+)
 
 pytestmark = pytest.mark.peers
 PairFor = Callable[[str, int], Pair]
-STRANGER = 4242
+UNKNOWN_PRODUCER_ID = 4242
 PRODUCER_FENCED = 90
 ABOVE_THE_LIMIT_MS = 15 * 60 * 1000 + 1
 
 
 @versions_of("InitProducerId", 0, 5)
 def test_init_producer_id(version: int, level: int, pair_for: PairFor) -> None:
-    mine = Coordinated(pair_for("InitProducerId", version), f"init-{version}-{level}")
-    mine.look()
+    client = TransactionalClient(pair_for("InitProducerId", version), f"init-{version}-{level}")
+    client.compare()
     for timeout_ms in (0, -1, ABOVE_THE_LIMIT_MS):
-        mine.init(version, timeout_ms=timeout_ms)
-    mine.init(version, name=None)
-    mine.init(version, name="")
-    mine.init(version, name="", timeout_ms=0)
-    mine.look()
-    mine.init(version, timeout_ms=ABOVE_THE_LIMIT_MS - 1)
-    mine.look()
-    mine.init(version)
-    mine.add(0)
-    mine.produce()
-    assert mine.init(version) == CONCURRENT_TRANSACTIONS
-    mine.look()
-    mine.init(version)
-    mine.look()
+        client.init(version, timeout_ms=timeout_ms)
+    client.init(version, name=None)
+    client.init(version, name="")
+    client.init(version, name="", timeout_ms=0)
+    client.compare()
+    client.init(version, timeout_ms=ABOVE_THE_LIMIT_MS - 1)
+    client.compare()
+    client.init(version)
+    client.add(0)
+    client.produce()
+    assert client.init(version) == CONCURRENT_TRANSACTIONS
+    client.compare()
+    client.init(version)
+    client.compare()
 
 
 @versions_of("InitProducerId", 3, 5)
 def test_init_producer_id_with_a_current_producer_id(version: int, level: int, pair_for: PairFor) -> None:
-    mine = Coordinated(pair_for("InitProducerId", version), f"goes-on-{version}-{level}")
+    client = TransactionalClient(pair_for("InitProducerId", version), f"continues-{version}-{level}")
 
-    def again(expected: Producer) -> None:
-        mine.init(version, expected)
-        mine.describe()
+    def init(expected: Producer) -> None:
+        client.init(version, expected)
+        client.describe()
 
     # With an unknown transactional id the coordinator accepts any producer id and epoch.
-    again(Producer(STRANGER, 17))
-    first = mine.producer
-    for refused in (Producer(STRANGER, 0), first.at(1), first.at(-1)._replace(epoch=-1), Producer(-1, 0)):
-        again(refused)
-    again(first)
-    again(first)
-    again(first)
-    again(mine.producer)
-    again(first)
-    mine.init(version)
-    again(first)
-    again(mine.producer)
-    mine.add(0)
-    open_ = mine.producer
-    again(open_.at(-1))
-    again(open_)
-    again(open_)
-    again(open_)
-    again(mine.producer)
-    mine.add(0)
-    mine.end(True, version=4)
-    again(mine.producer)
-    mine.add(0)
-    again(Producer(STRANGER, mine.producer.epoch))
-    mine.look()
+    init(Producer(UNKNOWN_PRODUCER_ID, 17))
+    first = client.producer
+    for refused in (Producer(UNKNOWN_PRODUCER_ID, 0), first.at(1), first.at(-1)._replace(epoch=-1), Producer(-1, 0)):
+        init(refused)
+    init(first)
+    init(first)
+    init(first)
+    init(client.producer)
+    init(first)
+    client.init(version)
+    init(first)
+    init(client.producer)
+    client.add(0)
+    open_ = client.producer
+    init(open_.at(-1))
+    init(open_)
+    init(open_)
+    init(open_)
+    init(client.producer)
+    client.add(0)
+    client.end(True, version=4)
+    init(client.producer)
+    client.add(0)
+    init(Producer(UNKNOWN_PRODUCER_ID, client.producer.epoch))
+    client.compare()
 
 
 @versions_of("AddPartitionsToTxn", 0, 3)
 def test_clients_add_partitions(version: int, level: int, pair_for: PairFor) -> None:
-    mine = Coordinated(pair_for("AddPartitionsToTxn", version), f"add-{version}-{level}")
-    mine.add(0, version=version, by=Producer(STRANGER, 0))
-    mine.begin()
-    for by in (mine.producer.at(1), mine.producer.at(-1), Producer(STRANGER, mine.producer.epoch)):
-        mine.add(0, version=version, by=by)
-    mine.add(version=version)
-    mine.look()
-    mine.add(0, 9, version=version)
-    mine.add(0, version=version, places=[("no-such-topic", [0])])
-    mine.add(0, version=version, places=[("__consumer_offsets", [0])])
-    mine.add(0, version=version, places=[("__transaction_state", [0])])
-    mine.add(-1, version=version)
-    mine.look()
-    mine.add(0, 2, version=version)
-    mine.look()
-    mine.add(2, version=version)
-    mine.add(1, 2, version=version)
-    mine.look()
-    mine.end(True, version=3)
-    mine.add(0, version=version)
-    mine.look()
+    client = TransactionalClient(pair_for("AddPartitionsToTxn", version), f"add-{version}-{level}")
+    client.add(0, version=version, by=Producer(UNKNOWN_PRODUCER_ID, 0))
+    client.begin()
+    for by in (client.producer.at(1), client.producer.at(-1), Producer(UNKNOWN_PRODUCER_ID, client.producer.epoch)):
+        client.add(0, version=version, by=by)
+    client.add(version=version)
+    client.compare()
+    client.add(0, 9, version=version)
+    client.add(0, version=version, topics=[("no-such-topic", [0])])
+    client.add(0, version=version, topics=[("__consumer_offsets", [0])])
+    client.add(0, version=version, topics=[("__transaction_state", [0])])
+    client.add(-1, version=version)
+    client.compare()
+    client.add(0, 2, version=version)
+    client.compare()
+    client.add(2, version=version)
+    client.add(1, 2, version=version)
+    client.compare()
+    client.end(True, version=3)
+    client.add(0, version=version)
+    client.compare()
 
 
 def test_an_empty_transactional_id(level: int, pair_for: PairFor) -> None:
     pair = pair_for("AddPartitionsToTxn", 3)
-    mine = Coordinated(pair, f"without-a-name-{level}")
-    mine.id = ""
-    stranger = Producer(STRANGER, 0)
-    mine.add(0, by=stranger)
-    mine.ask_as_broker(mine.added(0, by=stranger), mine.added(0, by=stranger, verify=True))
-    mine.add_offsets(by=stranger)
+    client = TransactionalClient(pair, f"without-a-name-{level}")
+    client.id = ""
+    unknown = Producer(UNKNOWN_PRODUCER_ID, 0)
+    client.add(0, by=unknown)
+    client.ask_as_broker(client.transaction(0, by=unknown), client.transaction(0, by=unknown, verify=True))
+    client.add_offsets(by=unknown)
     for version in (4, 5):
-        mine.end(True, version=version, by=stranger)
+        client.end(True, version=version, by=unknown)
     pair.ask("DescribeTransactions", 0, {"transactional_ids": [""]})
 
 
 @versions_of("AddPartitionsToTxn", 4, 5)
 def test_brokers_add_and_verify_partitions(version: int, level: int, pair_for: PairFor) -> None:
-    mine = Coordinated(pair_for("AddPartitionsToTxn", version), f"add-{version}-{level}")
-    mine.begin()
-    stranger: dict[str, Any] = {"name": "unknown", "by": Producer(STRANGER, 0)}
+    client = TransactionalClient(pair_for("AddPartitionsToTxn", version), f"add-{version}-{level}")
+    client.begin()
+    unknown: dict[str, Any] = {"name": "unknown", "by": Producer(UNKNOWN_PRODUCER_ID, 0)}
     for verify in (True, False):
-        mine.ask_as_broker(mine.added(0, verify=verify, **stranger), version=version)
-    for by in (mine.producer.at(1), mine.producer.at(-1), Producer(STRANGER, mine.producer.epoch)):
-        mine.ask_as_broker(mine.added(0, verify=True, by=by), version=version)
-        mine.ask_as_broker(mine.added(0, by=by), version=version)
-    mine.ask_as_broker(mine.added(0, verify=True), version=version)
-    mine.add(0)
-    mine.ask_as_broker(mine.added(0, 1, verify=True), version=version)
-    mine.ask_as_broker(mine.added(0, 9, verify=True, places=[("no-such-topic", [0])]), version=version)
-    mine.ask_as_broker(mine.added(0, 9, places=[("no-such-topic", [0])]), version=version)
-    mine.ask_as_broker(mine.added(0, verify=True, places=[("__consumer_offsets", [0])]), version=version)
-    mine.ask_as_broker(mine.added(0, verify=True), mine.added(0, **stranger), version=version)
-    mine.end(False, version=4)
-    mine.ask_as_broker(mine.added(0, verify=True), version=version)
+        client.ask_as_broker(client.transaction(0, verify=verify, **unknown), version=version)
+    for by in (client.producer.at(1), client.producer.at(-1), Producer(UNKNOWN_PRODUCER_ID, client.producer.epoch)):
+        client.ask_as_broker(client.transaction(0, verify=True, by=by), version=version)
+        client.ask_as_broker(client.transaction(0, by=by), version=version)
+    client.ask_as_broker(client.transaction(0, verify=True), version=version)
+    client.add(0)
+    client.ask_as_broker(client.transaction(0, 1, verify=True), version=version)
+    client.ask_as_broker(client.transaction(0, 9, verify=True, topics=[("no-such-topic", [0])]), version=version)
+    client.ask_as_broker(client.transaction(0, 9, topics=[("no-such-topic", [0])]), version=version)
+    client.ask_as_broker(client.transaction(0, verify=True, topics=[("__consumer_offsets", [0])]), version=version)
+    client.ask_as_broker(client.transaction(0, verify=True), client.transaction(0, **unknown), version=version)
+    client.end(False, version=4)
+    client.ask_as_broker(client.transaction(0, verify=True), version=version)
     if level:
-        mine.ask_as_broker(mine.added(1, places=[("__consumer_offsets", [0])]), version=version)
-        mine.ask_as_broker(mine.added(1), version=version)
-        mine.look()
+        client.ask_as_broker(client.transaction(1, topics=[("__consumer_offsets", [0])]), version=version)
+        client.ask_as_broker(client.transaction(1), version=version)
+        client.compare()
 
 
 @versions_of("AddOffsetsToTxn")
 def test_clients_add_offsets(version: int, level: int, pair_for: PairFor) -> None:
-    mine = Coordinated(pair_for("AddOffsetsToTxn", version), f"add-offsets-{version}-{level}")
-    mine.add_offsets(version=version, by=Producer(STRANGER, 0))
-    mine.begin()
-    for by in (mine.producer.at(1), mine.producer.at(-1), Producer(STRANGER, mine.producer.epoch)):
-        mine.add_offsets(version=version, by=by)
-    mine.add_offsets(version=version, group="")
-    mine.add_offsets(version=version)
-    mine.look()
-    mine.add_offsets(version=version)
-    mine.commit_offsets(5, version=2)
-    mine.look()
-    mine.end(True, version=3)
-    mine.look()
+    client = TransactionalClient(pair_for("AddOffsetsToTxn", version), f"add-offsets-{version}-{level}")
+    client.add_offsets(version=version, by=Producer(UNKNOWN_PRODUCER_ID, 0))
+    client.begin()
+    for by in (client.producer.at(1), client.producer.at(-1), Producer(UNKNOWN_PRODUCER_ID, client.producer.epoch)):
+        client.add_offsets(version=version, by=by)
+    client.add_offsets(version=version, group="")
+    client.add_offsets(version=version)
+    client.compare()
+    client.add_offsets(version=version)
+    client.commit_offsets(5, version=2)
+    client.compare()
+    client.end(True, version=3)
+    client.compare()
 
 
 @versions_of("EndTxn", 0, 4)
 def test_old_clients_end_transactions(version: int, level: int, pair_for: PairFor) -> None:
-    mine = Coordinated(pair_for("EndTxn", version), f"end-{version}-{level}")
-    mine.end(True, version=version, by=Producer(STRANGER, 0))
-    mine.begin()
+    client = TransactionalClient(pair_for("EndTxn", version), f"end-{version}-{level}")
+    client.end(True, version=version, by=Producer(UNKNOWN_PRODUCER_ID, 0))
+    client.begin()
 
     def end_in_all_ways() -> None:
-        for by in (mine.producer.at(1), mine.producer.at(-1), Producer(STRANGER, mine.producer.epoch)):
+        for by in (client.producer.at(1), client.producer.at(-1), Producer(UNKNOWN_PRODUCER_ID, client.producer.epoch)):
             for commit in (False, True):
-                mine.end(commit, version=version, by=by)
+                client.end(commit, version=version, by=by)
 
     for decision in (True, False):
         end_in_all_ways()
-        mine.end(True, version=version)
-        mine.end(False, version=version)
-        mine.add(0, 1)
-        mine.produce(0, version=11)
+        client.end(True, version=version)
+        client.end(False, version=version)
+        client.add(0, 1)
+        client.produce(0, version=11)
         end_in_all_ways()
-        mine.look()
-        mine.end(decision, version=version)
-        mine.look()
-        mine.end(True, version=version)
-        mine.end(False, version=version)
-    mine.look()
+        client.compare()
+        client.end(decision, version=version)
+        client.compare()
+        client.end(True, version=version)
+        client.end(False, version=version)
+    client.compare()
 
 
 @versions_of("EndTxn", 5, 5)
 @pytest.mark.parametrize("level", [NEWEST_LEVEL], indirect=True)
 def test_new_clients_end_transactions(version: int, level: int, pair_for: PairFor) -> None:
-    mine = Coordinated(pair_for("EndTxn", version), f"end-{version}-{level}")
-    mine.end(True, by=Producer(STRANGER, 0))
-    mine.begin()
+    client = TransactionalClient(pair_for("EndTxn", version), f"end-{version}-{level}")
+    client.end(True, by=Producer(UNKNOWN_PRODUCER_ID, 0))
+    client.begin()
 
     def end_in_other_ways(by: Producer) -> None:
-        for other in (by.at(1), by.at(-1), by.at(-2), Producer(STRANGER, by.epoch)):
+        for other in (by.at(1), by.at(-1), by.at(-2), Producer(UNKNOWN_PRODUCER_ID, by.epoch)):
             for commit in (False, True):
-                mine.end(commit, by=other)
+                client.end(commit, by=other)
 
     for decision in (True, False):
-        mine.end(True)
-        mine.end(False)  # what was not begun
-        mine.look()
-        end_in_other_ways(mine.producer)
-        mine.produce(0)
-        mine.commit_offsets(7)
-        before = mine.producer
+        client.end(True)
+        client.end(False)  # no transaction is open
+        client.compare()
+        end_in_other_ways(client.producer)
+        client.produce(0)
+        client.commit_offsets(7)
+        before = client.producer
         end_in_other_ways(before)
-        mine.look()
-        mine.end(decision, by=before)
-        mine.look()
-        mine.end(decision, by=before)
-        mine.end(not decision, by=before)
-        mine.end(decision, by=before.at(-1))
-        mine.end(True)
-        mine.look()
+        client.compare()
+        client.end(decision, by=before)
+        client.compare()
+        client.end(decision, by=before)
+        client.end(not decision, by=before)
+        client.end(decision, by=before.at(-1))
+        client.end(True)
+        client.compare()
 
 
 def test_a_producer_may_abort_a_transaction_that_timed_out(level: int, pair_for: PairFor) -> None:
-    mine = Coordinated(pair_for("EndTxn", 5), f"fenced-{level}")
+    client = TransactionalClient(pair_for("EndTxn", 5), f"fenced-{level}")
     version = 5 if level == NEWEST_LEVEL else 4
-    mine.begin()
-    zombie = mine.producer
-    mine.produce(0) if level == NEWEST_LEVEL else mine.add(0)
-    assert mine.init() == CONCURRENT_TRANSACTIONS
-    mine.look()
-    mine.end(True, version=version, by=zombie)
-    mine.end(False, version=version, by=zombie)
-    mine.describe()
-    mine.begin()
-    successor = mine.producer
+    client.begin()
+    zombie = client.producer
+    client.produce(0) if level == NEWEST_LEVEL else client.add(0)
+    assert client.init() == CONCURRENT_TRANSACTIONS
+    client.compare()
+    client.end(True, version=version, by=zombie)
+    client.end(False, version=version, by=zombie)
+    client.describe()
+    client.begin()
+    successor = client.producer
     for commit in (True, False):
-        mine.end(commit, version=version, by=zombie)
-    mine.produce(0, by=zombie)
-    mine.add(0, by=zombie)
-    mine.commit_offsets(1, by=zombie, version=4)
-    mine.produce(1, by=successor) if level == NEWEST_LEVEL else mine.add(1, by=successor)
-    mine.produce(0, by=zombie)
-    mine.look()
-    mine.end(True, version=version, by=successor)
-    mine.look()
+        client.end(commit, version=version, by=zombie)
+    client.produce(0, by=zombie)
+    client.add(0, by=zombie)
+    client.commit_offsets(1, by=zombie, version=4)
+    client.produce(1, by=successor) if level == NEWEST_LEVEL else client.add(1, by=successor)
+    client.produce(0, by=zombie)
+    client.compare()
+    client.end(True, version=version, by=successor)
+    client.compare()
 
 
 @pytest.mark.parametrize("level", [NEWEST_LEVEL], indirect=True)
 def test_end_txn_of_a_fenced_v2_client_differs_from_kafkas(level: int, pair_for: PairFor, broker_name: str) -> None:
     if broker_name != "odradek":
-        pytest.skip("of Odradek")
-    mine = Coordinated(pair_for("EndTxn", 5), "outdated-by-an-old-client")
-    mine.begin()
-    zombie = mine.producer
-    mine.begin()
-    mine.add(0)
-    mine.end(True, version=4)
+        pytest.skip("the difference is between Odradek and Kafka")
+    client = TransactionalClient(pair_for("EndTxn", 5), "fenced-by-an-old-client")
+    client.begin()
+    zombie = client.producer
+    client.begin()
+    client.add(0)
+    client.end(True, version=4)
     body = {
-        "transactional_id": mine.id,
+        "transactional_id": client.id,
         "producer_id": zombie.id,
         "producer_epoch": zombie.epoch,
         "committed": True,
     }
-    theirs, ours = (peer.ask("EndTxn", 5, body) for peer in (mine.pair.kafka, mine.pair.ours))
-    assert (theirs["error_code"], theirs["producer_epoch"]) == (0, mine.producer.epoch)
+    theirs, ours = (peer.ask("EndTxn", 5, body) for peer in (client.pair.kafka, client.pair.ours))
+    assert (theirs["error_code"], theirs["producer_epoch"]) == (0, client.producer.epoch)
     assert (ours["error_code"], ours["producer_epoch"]) == (PRODUCER_FENCED, -1)
 
 
 def test_an_abandoned_transaction_is_aborted(level: int, pair_for: PairFor) -> None:
-    mine = Coordinated(pair_for("EndTxn", 5), f"abandoned-{level}")
+    client = TransactionalClient(pair_for("EndTxn", 5), f"abandoned-{level}")
     version = 5 if level == NEWEST_LEVEL else 4
-    mine.init(timeout_ms=300)
-    zombie = mine.producer
-    mine.add(0, 1)
-    mine.produce(0, version=11)
-    mine.settle(until=lambda state: state == "CompleteAbort")
-    mine.look()
-    mine.produce(0, version=11)
-    mine.add(0)
+    client.init(timeout_ms=300)
+    zombie = client.producer
+    client.add(0, 1)
+    client.produce(0, version=11)
+    client.wait_for_state(until=lambda state: state == "CompleteAbort")
+    client.compare()
+    client.produce(0, version=11)
+    client.add(0)
     for commit in (True, False):
-        mine.end(commit, version=version, by=zombie)
-    mine.look()
-    mine.init(5, zombie)
-    mine.begin()
-    mine.look()
+        client.end(commit, version=version, by=zombie)
+    client.compare()
+    client.init(5, zombie)
+    client.begin()
+    client.compare()
 
 
 @pytest.mark.parametrize("level", [0], indirect=True)
 def test_transaction_version_0_has_no_v2_clients(level: int, pair_for: PairFor) -> None:
     # Separate transactional ids, because Kafka returns CONCURRENT_TRANSACTIONS for each of them from then on.
     by_producing, by_committing, by_aborting, by_ending = (
-        Coordinated(pair_for("EndTxn", 5), f"new-at-level-0-by-{how}")
+        TransactionalClient(pair_for("EndTxn", 5), f"new-at-level-0-by-{how}")
         for how in ("producing", "committing", "aborting", "ending")
     )
     for each in (by_producing, by_committing, by_aborting, by_ending):
@@ -297,7 +303,7 @@ def test_transaction_version_0_has_no_v2_clients(level: int, pair_for: PairFor) 
     by_ending.produce(0, version=12)
     by_ending.end(True)
     for each in (by_producing, by_committing, by_aborting, by_ending):
-        each.look()
+        each.compare()
 
 
 @pytest.mark.parametrize("way", [(2, 1, 2), (2, 0, 1), (0, 1, 2), (1, 0, 2)])
@@ -305,16 +311,16 @@ def test_transaction_version_0_has_no_v2_clients(level: int, pair_for: PairFor) 
 def test_transactions_continue_when_the_level_changes(level: int, way: tuple[int, ...], pair_for: PairFor) -> None:
     pair = pair_for("EndTxn", 5)
     peers = (pair.kafka, pair.ours)
-    mine = Coordinated(pair, "levels-" + "-".join(map(str, way)))
+    client = TransactionalClient(pair, "levels-" + "-".join(map(str, way)))
     for step in way:
         finalize(peers, step)
-        mine.begin()
+        client.begin()
         version = 5 if step == NEWEST_LEVEL else 4
         for commit in (True, False):
-            mine.produce(0) if step == NEWEST_LEVEL else mine.add(0)
-            mine.end(commit, version=version)
-            mine.look()
-        mine.add(0, 1)
+            client.produce(0) if step == NEWEST_LEVEL else client.add(0)
+            client.end(commit, version=version)
+            client.compare()
+        client.add(0, 1)
     finalize(peers, NEWEST_LEVEL)
-    mine.begin()
-    mine.look()
+    client.begin()
+    client.compare()

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from odradek_peers import KAFKA_4_3, JavaTools
 
-from compat_tests.oracle.coordinated import NEWEST_LEVEL, Coordinated
 from compat_tests.oracle.pair import Pair
 from compat_tests.oracle.peer import Peer
+from compat_tests.oracle.transactional_client import NEWEST_LEVEL, TransactionalClient
 
 pytestmark = pytest.mark.peers
 PairFor = Callable[[str, int], Pair]
@@ -23,42 +23,44 @@ _RECORD = re.compile(r"^\| offset: \d+ .*? key: (?P<key>.*?) payload: (?P<payloa
 _BATCH = re.compile(r"^baseOffset: ")
 _PRODUCER = re.compile(r"\bproducerId: (\d+)")
 _MARKER = re.compile(r"^\| offset: \d+ .*(?P<marker>endTxnMarker: .*)$")
-_OF_BATCHES = re.compile(r"\b(count|baseSequence|lastSequence|producerEpoch|isTransactional|isControl|size|magic): \S+")
+_BATCH_FIELDS = re.compile(
+    r"\b(count|baseSequence|lastSequence|producerEpoch|isTransactional|isControl|size|magic): \S+"
+)
 
 
 def test_kafkas_tools_read_the_same_transaction_and_offset_logs(level: int, pair_for: PairFor) -> None:
-    mine = Coordinated(pair_for("EndTxn", 5), f"in-files-{level}")
+    client = TransactionalClient(pair_for("EndTxn", 5), f"in-files-{level}")
     new = level == NEWEST_LEVEL
-    mine.begin()
-    mine.begin()
+    client.begin()
+    client.begin()
     for commit in (True, False):
         if new:
-            mine.produce(0)
-            mine.commit_offsets(3)
+            client.produce(0)
+            client.commit_offsets(3)
         else:
-            mine.add(0, 1)
-            mine.add_offsets()
-            mine.commit_offsets(3, version=4)
-        mine.end(commit, version=5 if new else 4)
-        mine.add(2, version=0)
-        mine.add_offsets(version=0)
-        mine.commit_offsets(4, version=3)
-        mine.end(commit, version=4)
+            client.add(0, 1)
+            client.add_offsets()
+            client.commit_offsets(3, version=4)
+        client.end(commit, version=5 if new else 4)
+        client.add(2, version=0)
+        client.add_offsets(version=0)
+        client.commit_offsets(4, version=3)
+        client.end(commit, version=4)
     if new:
-        mine.end(False)
-    mine.add(0)
-    mine.begin()
-    mine.init(5, mine.producer, timeout_ms=300)
-    mine.add(0)
-    mine.settle(until=lambda state: state == "CompleteAbort")
-    mine.look()
+        client.end(False)
+    client.add(0)
+    client.begin()
+    client.init(5, client.producer, timeout_ms=300)
+    client.add(0)
+    client.wait_for_state(until=lambda state: state == "CompleteAbort")
+    client.compare()
 
-    theirs, ours = (_told(peer, mine.id) for peer in (mine.pair.kafka, mine.pair.ours))
+    theirs, ours = (_records_of(peer, client.id) for peer in (client.pair.kafka, client.pair.ours))
     assert len(theirs) > 20
     assert theirs == ours
 
 
-def _told(peer: Peer, name: str) -> list[Any]:
+def _records_of(peer: Peer, name: str) -> list[Any]:
     """Return the records of a transactional id and of a group of the same name, without timestamps."""
     return [*_states(peer, name), *_offsets(peer, name)]
 
@@ -68,11 +70,11 @@ def _states(peer: Peer, name: str) -> Iterator[Any]:
         found = _RECORD.match(line)
         if found and f'"{name}"' in found["key"]:
             value = json.loads(found["payload"])
-            _without_moments(peer, value["data"])
+            _without_timestamps(peer, value["data"])
             yield json.loads(found["key"]), value, re.findall(r"(?:key|value)Size: \d+", line)
 
 
-def _without_moments(peer: Peer, data: dict[str, Any]) -> None:
+def _without_timestamps(peer: Peer, data: dict[str, Any]) -> None:
     names = {value: name for name, value in peer.producers.items()}
     for field, value in data.items():
         if field.lower().endswith("producerid"):
@@ -86,7 +88,7 @@ def _without_moments(peer: Peer, data: dict[str, Any]) -> None:
 
 
 def _offsets(peer: Peer, name: str) -> Iterator[Any]:
-    """Yield the batches of producers that this test knows, and the group's records."""
+    """Yield the batches of this test's producers, and the group's records."""
     producers = set(peer.producers.values())
     known = False
     for line in _dumped(peer, OFFSETS, "--offsets-decoder"):
@@ -94,7 +96,7 @@ def _offsets(peer: Peer, name: str) -> Iterator[Any]:
             match = _PRODUCER.search(line)
             known = match is not None and int(match[1]) in producers
             if known:
-                yield [each.group(0) for each in _OF_BATCHES.finditer(line)]
+                yield [each.group(0) for each in _BATCH_FIELDS.finditer(line)]
         elif known and (marker := _MARKER.match(line)):
             yield marker["marker"]
         elif (found := _RECORD.match(line)) and f'"{name}"' in found["key"]:

@@ -1,4 +1,4 @@
-"""DescribeTransactions and ListTransactions: transactions in every state that lasts, and the filters."""
+"""DescribeTransactions and ListTransactions: transactions in every lasting state, and the filters."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from compat_tests.oracle.cases import versions_of
-from compat_tests.oracle.coordinated import NEWEST_LEVEL, Coordinated, sorted_partitions
 from compat_tests.oracle.pair import Pair
 from compat_tests.oracle.schema import Body
+from compat_tests.oracle.transactional_client import NEWEST_LEVEL, TransactionalClient, sorted_partitions
 
 pytestmark = pytest.mark.peers
 PairFor = Callable[[str, int], Pair]
@@ -18,7 +18,7 @@ STATES = (
     "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence"
 )  # fmt: skip
 SINCE_LONG_MS = 10**12
-"""Longer than any transaction lasts; the filter takes an id without a transaction for one that started at time 0."""
+"""Longer than any transaction lasts. The filter treats an id without a transaction as one that started at time 0."""
 
 
 class Listed:
@@ -29,11 +29,11 @@ class Listed:
         self.version = version
         self.prefix = f"listed-{version}-"
         self.new, self.open, self.committed, self.aborted = self.all = [
-            Coordinated(self.pair, self.prefix + state) for state in ("new", "open", "committed", "aborted")
+            TransactionalClient(self.pair, self.prefix + state) for state in ("new", "open", "committed", "aborted")
         ]
         for each in self.all:
             each.begin()
-        self.open.add(0, 2, places=[(self.new.topic, [1, 0])])
+        self.open.add(0, 2, topics=[(self.new.topic, [1, 0])])
         for each, commit in ((self.committed, True), (self.aborted, False)):
             each.produce(0)
             each.end(commit)

@@ -1,7 +1,7 @@
-"""Transactions that another coordinator has left in the log: both brokers load the same records, complete the prepared
+"""Transactions in the log of an earlier coordinator: both brokers load the same records, complete the prepared
 transactions, and continue when a producer's epochs are exhausted.
 
-The test writes the records itself, as the only client that may write the topic, before both brokers restart.
+The test writes the records itself before both brokers restart, with the client id that may write the topic.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from odradek_peers import KAFKA_4_3, ApacheKafka
 from compat_tests.brokers import COMMON_CONFIG, new_broker
 from compat_tests.oracle import schema
 from compat_tests.oracle.batches import batch
-from compat_tests.oracle.coordinated import Coordinated, Producer, until_transactions_are_coordinated
 from compat_tests.oracle.pair import Pair
 from compat_tests.oracle.peer import Peer
 from compat_tests.oracle.request_bodies import produce_body
 from compat_tests.oracle.schema import Body
+from compat_tests.oracle.transactional_client import Producer, TransactionalClient, until_transactions_are_coordinated
 
 pytestmark = pytest.mark.peers
 STATE = "__transaction_state"
-MAY_WRITE_IT = "__admin_client"
+ADMIN_CLIENT_ID = "__admin_client"
 SETTINGS = {
     "transaction.state.log.num.partitions": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
@@ -32,27 +32,27 @@ SETTINGS = {
 EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = range(6)
 OPEN = (ONGOING, PREPARE_COMMIT, PREPARE_ABORT)
 FIRST_ID, PREVIOUS_ID, NEXT_ID = 700_000, 800_000, 900_000
-STRANGER = Producer(4242, 3)
+UNKNOWN_PRODUCER = Producer(4242, 3)
 LAST = 0x7FFE
-"""The last epoch of a producer; the coordinator uses one more to fence it."""
+"""The last epoch of a producer; the coordinator fences it with one more, the fencing epoch."""
 
-Went = Callable[[Coordinated], None]
-LEFT: dict[str, tuple[Body, Went]] = {}
+Requests = Callable[[TransactionalClient], None]
+CASES: dict[str, tuple[Body, Requests]] = {}
 
 
-def left(state: int, epoch: int = LAST, **more: object) -> Callable[[Went], Went]:
-    """Register a case: a transactional id with this record, named after the function that then uses it. `record` is the
-    version of the record."""
+def loads(state: int, epoch: int = LAST, **more: object) -> Callable[[Requests], Requests]:
+    """Register a case: a transactional id with this record, and the requests that a function sends after the load. The
+    id is the function's name; `record` is the version of the record."""
 
-    def taken_up(went: Went) -> Went:
-        LEFT[went.__name__] = {"producer_epoch": epoch, "transaction_status": state, **more}, went
-        return went
+    def register(requests: Requests) -> Requests:
+        CASES[requests.__name__] = {"producer_epoch": epoch, "transaction_status": state, **more}, requests
+        return requests
 
-    return taken_up
+    return register
 
 
 def _record(name: str, number: int) -> bytes:
-    fields = dict(LEFT[name][0])
+    fields = dict(CASES[name][0])
     version, state = fields.pop("record", 1), fields["transaction_status"]
     now_ms = time.time_ns() // 1_000_000
     value: Body = {
@@ -72,18 +72,18 @@ def _record(name: str, number: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def pair(broker_name: str) -> Iterator[Pair]:
-    """Both brokers, restarted on the prepared logs."""
+    """Both brokers, restarted with the prepared logs."""
     with ExitStack() as stack:
         brokers = (ApacheKafka(KAFKA_4_3, config={**COMMON_CONFIG, **SETTINGS}), new_broker(broker_name, SETTINGS))
         for broker in brokers:
             stack.callback(broker.close)
             broker.start()
-        before = Pair(*(Peer(f"broker {n}", each.bootstrap_servers, MAY_WRITE_IT) for n, each in enumerate(brokers)))
+        before = Pair(*(Peer(f"broker {n}", each.bootstrap_servers, ADMIN_CLIENT_ID) for n, each in enumerate(brokers)))
         until_transactions_are_coordinated(before, "any")
-        for name in LEFT:
+        for name in CASES:
             before.create_topic(name, 3)
         for peer in (before.kafka, before.ours):
-            for number, name in enumerate(LEFT):
+            for number, name in enumerate(CASES):
                 body = produce_body(9, STATE, None, (0, _record(name, number)))
                 response = peer.ask("Produce", 9, {**body, "transactional_id": None})
                 assert response["responses"][0]["partition_responses"][0]["error_code"] == 0, response
@@ -97,179 +97,179 @@ def pair(broker_name: str) -> Iterator[Pair]:
             peer.close()
 
 
-@left(EMPTY)
-def asks_for_an_epoch_too_many(mine: Coordinated) -> None:
-    mine.init()
-    mine.look()
-    mine.init()
+@loads(EMPTY)
+def init_after_the_last_epoch(client: TransactionalClient) -> None:
+    client.init()
+    client.compare()
+    client.init()
 
 
-@left(EMPTY, LAST + 1)
-def asks_for_an_epoch_after_the_very_last(mine: Coordinated) -> None:
-    mine.init()
-    mine.look()
+@loads(EMPTY, LAST + 1)
+def init_after_the_fencing_epoch(client: TransactionalClient) -> None:
+    client.init()
+    client.compare()
 
 
-@left(EMPTY)
-def goes_on_with_an_epoch_too_many(mine: Coordinated) -> None:
-    before = mine.producer
-    for expected in (before, before, mine.producer, before.at(-1)):
-        mine.init(5, expected)
-        mine.describe()
-    mine.produce(0)
-    mine.init(5, before)
-    mine.look()
+@loads(EMPTY)
+def init_of_a_producer_id_after_the_last_epoch(client: TransactionalClient) -> None:
+    before = client.producer
+    for expected in (before, before, client.producer, before.at(-1)):
+        client.init(5, expected)
+        client.describe()
+    client.produce(0)
+    client.init(5, before)
+    client.compare()
 
 
-@left(COMPLETE_COMMIT)
-def goes_on_with_another_identity(mine: Coordinated) -> None:
-    # For its own id with another epoch Kafka fails with an illegal state (UNKNOWN_SERVER_ERROR); we return a fence.
+@loads(COMPLETE_COMMIT)
+def init_of_another_producer_id(client: TransactionalClient) -> None:
+    # For the current id with another epoch Kafka fails (UNKNOWN_SERVER_ERROR, illegal state); we return a fence.
     previous = Producer(PREVIOUS_ID, LAST)
-    for expected in (STRANGER, previous.at(-1), previous, previous):
-        mine.init(5, expected)
-        mine.describe()
+    for expected in (UNKNOWN_PRODUCER, previous.at(-1), previous, previous):
+        client.init(5, expected)
+        client.describe()
 
 
-@left(EMPTY)
-def new_client_commits_with_the_last_epoch(mine: Coordinated) -> None:
-    before = mine.producer
-    mine.produce(0)
-    mine.commit_offsets(1)
-    mine.end(True)
-    mine.look()
+@loads(EMPTY)
+def new_client_commits_with_the_last_epoch(client: TransactionalClient) -> None:
+    before = client.producer
+    client.produce(0)
+    client.commit_offsets(1)
+    client.end(True)
+    client.compare()
     for commit in (True, False):
-        mine.end(commit, by=before)
-    mine.end(True, by=before.at(-1))
-    mine.produce(0, by=before)
-    mine.produce(0)
-    mine.look()
-    mine.end(True, by=before)
-    mine.end(True)
-    mine.look()
+        client.end(commit, by=before)
+    client.end(True, by=before.at(-1))
+    client.produce(0, by=before)
+    client.produce(0)
+    client.compare()
+    client.end(True, by=before)
+    client.end(True)
+    client.compare()
 
 
-@left(COMPLETE_ABORT)
-def new_client_aborts_nothing_with_the_last_epoch(mine: Coordinated) -> None:
-    before = mine.producer
-    mine.end(True)
-    mine.end(False)
-    mine.look()
+@loads(COMPLETE_ABORT)
+def new_client_ends_no_transaction_with_the_last_epoch(client: TransactionalClient) -> None:
+    before = client.producer
+    client.end(True)
+    client.end(False)
+    client.compare()
     for commit in (True, False):
-        mine.end(commit, by=before)
-    mine.look()
+        client.end(commit, by=before)
+    client.compare()
 
 
-@left(EMPTY)
-def old_client_commits_with_the_last_epoch(mine: Coordinated) -> None:
+@loads(EMPTY)
+def old_client_commits_with_the_last_epoch(client: TransactionalClient) -> None:
     for commit in (True, False):
-        mine.add(0)
-        mine.produce(0, version=11)
-        mine.end(commit, version=4)
-        mine.look()
-    mine.init()
-    mine.look()
+        client.add(0)
+        client.produce(0, version=11)
+        client.end(commit, version=4)
+        client.compare()
+    client.init()
+    client.compare()
 
 
-@left(ONGOING)
-def is_fenced_with_the_last_epoch(mine: Coordinated) -> None:
-    before = mine.producer
-    mine.init()
-    mine.look()
+@loads(ONGOING)
+def init_fences_the_last_epoch(client: TransactionalClient) -> None:
+    before = client.producer
+    client.init()
+    client.compare()
     for commit in (True, False):
-        mine.end(commit, by=before)
-    mine.init(5, before)
-    mine.init()
-    mine.look()
+        client.end(commit, by=before)
+    client.init(5, before)
+    client.init()
+    client.compare()
 
 
-@left(ONGOING, LAST + 1)
-def is_fenced_with_the_very_last_epoch(mine: Coordinated) -> None:
-    mine.init()
-    mine.look()
-    mine.init()
-    mine.look()
+@loads(ONGOING, LAST + 1)
+def init_aborts_with_the_fencing_epoch(client: TransactionalClient) -> None:
+    client.init()
+    client.compare()
+    client.init()
+    client.compare()
 
 
-@left(ONGOING, transaction_timeout_ms=1_000)
-def was_abandoned_with_the_last_epoch(mine: Coordinated) -> None:
-    mine.settle(until=lambda state: state == "CompleteAbort")
-    mine.look()
+@loads(ONGOING, transaction_timeout_ms=1_000)
+def timeout_aborts_with_the_last_epoch(client: TransactionalClient) -> None:
+    client.wait_for_state(until=lambda state: state == "CompleteAbort")
+    client.compare()
     for commit in (True, False):
-        mine.end(commit)
-    mine.look()
+        client.end(commit)
+    client.compare()
 
 
-@left(ONGOING, 7, transaction_timeout_ms=1_000)
-def was_abandoned(mine: Coordinated) -> None:
-    mine.settle(until=lambda state: state == "CompleteAbort")
-    mine.look()
+@loads(ONGOING, 7, transaction_timeout_ms=1_000)
+def timeout_aborts(client: TransactionalClient) -> None:
+    client.wait_for_state(until=lambda state: state == "CompleteAbort")
+    client.compare()
 
 
-@left(PREPARE_COMMIT, 7)
-def was_about_to_commit(mine: Coordinated) -> None:
-    _goes_on(mine)
+@loads(PREPARE_COMMIT, 7)
+def prepared_commit(client: TransactionalClient) -> None:
+    _compare_completed(client)
 
 
-@left(PREPARE_ABORT, 7)
-def was_about_to_abort(mine: Coordinated) -> None:
-    _goes_on(mine)
+@loads(PREPARE_ABORT, 7)
+def prepared_abort(client: TransactionalClient) -> None:
+    _compare_completed(client)
 
 
-@left(PREPARE_COMMIT, 7, client_transaction_version=0)
-def was_about_to_commit_as_an_old_client(mine: Coordinated) -> None:
-    _goes_on(mine)
+@loads(PREPARE_COMMIT, 7, client_transaction_version=0)
+def prepared_commit_of_an_old_client(client: TransactionalClient) -> None:
+    _compare_completed(client)
 
 
-@left(PREPARE_ABORT, 7, record=0)
-def was_about_to_abort_at_level_0(mine: Coordinated) -> None:
-    _goes_on(mine)
+@loads(PREPARE_ABORT, 7, record=0)
+def prepared_abort_at_level_0(client: TransactionalClient) -> None:
+    _compare_completed(client)
 
 
-@left(PREPARE_COMMIT, LAST + 1, next_producer_id=NEXT_ID)
-def was_about_to_commit_with_the_last_epoch(mine: Coordinated) -> None:
-    _goes_on(mine)
+@loads(PREPARE_COMMIT, LAST + 1, next_producer_id=NEXT_ID)
+def prepared_commit_with_the_fencing_epoch(client: TransactionalClient) -> None:
+    _compare_completed(client)
 
 
-@left(PREPARE_ABORT, 7, transaction_partitions=[])
-def was_about_to_abort_nothing(mine: Coordinated) -> None:
-    _goes_on(mine)
+@loads(PREPARE_ABORT, 7, transaction_partitions=[])
+def prepared_abort_without_partitions(client: TransactionalClient) -> None:
+    _compare_completed(client)
 
 
-@left(PREPARE_COMMIT, 7, transaction_partitions=[{"topic": "nowhere", "partition_ids": [0]}])
-def was_about_to_commit_what_has_been_deleted(mine: Coordinated) -> None:
-    _goes_on(mine)
+@loads(PREPARE_COMMIT, 7, transaction_partitions=[{"topic": "nowhere", "partition_ids": [0]}])
+def prepared_commit_of_a_deleted_topic(client: TransactionalClient) -> None:
+    _compare_completed(client)
 
 
-def _goes_on(mine: Coordinated) -> None:
-    before = mine.producer
-    mine.settle()
-    mine.look()
+def _compare_completed(client: TransactionalClient) -> None:
+    before = client.producer
+    client.wait_for_state()
+    client.compare()
     for by in (before, before.at(-1)):
         for commit in (True, False):
-            mine.end(commit, by=by)
-    mine.produce(0, by=before)
-    mine.init()
-    mine.look()
+            client.end(commit, by=by)
+    client.produce(0, by=before)
+    client.init()
+    client.compare()
 
 
-@left(ONGOING, 3)
-def is_in_the_middle(mine: Coordinated) -> None:
-    mine.look()
-    mine.produce(1)
-    mine.end(True)
-    mine.look()
+@loads(ONGOING, 3)
+def ongoing(client: TransactionalClient) -> None:
+    client.compare()
+    client.produce(1)
+    client.end(True)
+    client.compare()
 
 
-@left(ONGOING, 3, record=0)
-def is_in_the_middle_at_level_0(mine: Coordinated) -> None:
-    mine.look()
-    mine.add(1)
-    mine.end(True, version=4)
-    mine.look()
+@loads(ONGOING, 3, record=0)
+def ongoing_at_level_0(client: TransactionalClient) -> None:
+    client.compare()
+    client.add(1)
+    client.end(True, version=4)
+    client.compare()
 
 
-@pytest.mark.parametrize("name", list(LEFT))
+@pytest.mark.parametrize("name", list(CASES))
 def test_load_the_state_of_another_coordinator(name: str, pair: Pair) -> None:
-    mine = Coordinated(pair, name)
-    mine.producer = Producer(FIRST_ID + list(LEFT).index(name), LEFT[name][0]["producer_epoch"])
-    LEFT[name][1](mine)
+    client = TransactionalClient(pair, name)
+    client.producer = Producer(FIRST_ID + list(CASES).index(name), CASES[name][0]["producer_epoch"])
+    CASES[name][1](client)

@@ -54,10 +54,10 @@ class Transactions:
     def write(self, *markers: Body) -> None:
         """Send WriteTxnMarkers and compare the results."""
         self.pair.ask("WriteTxnMarkers", self.version, {"markers": list(markers)}, _by_producer)
-        self.look()
+        self.compare()
 
-    def look(self) -> None:
-        """Compare the partitions' producers and last batches."""
+    def compare(self) -> None:
+        """Compare the producers and the last batches of both partitions."""
         asked = {"topics": [{"name": self.topic, "partition_indexes": [0, 1]}]}
         self.pair.ask("DescribeProducers", 0, asked)
         for partition in (0, 1):
@@ -76,59 +76,59 @@ def _by_producer(response: Body) -> Body:
 @versions_of("WriteTxnMarkers")
 def test_write_txn_markers(version: int, pair_for: PairFor) -> None:
     pair = pair_for("WriteTxnMarkers", version)
-    mine = Transactions(pair, version, f"marked-{version}")
-    topic = mine.topic
+    transactions = Transactions(pair, version, f"marked-{version}")
+    topic = transactions.topic
 
-    mine.produce(1)
-    mine.write(mine.marker(epoch=0))
-    mine.write(mine.marker(epoch=1, coordinator_epoch=3))
-    mine.write(mine.marker(epoch=1, coordinator_epoch=3))
-    mine.write(mine.marker(epoch=2, coordinator_epoch=2))
-    mine.produce(1, 1)
-    mine.write(mine.marker(epoch=2, coordinator_epoch=3, commit=True))
-    mine.produce(1, 2)
-    mine.produce(2)
-    mine.write(
-        mine.marker((topic, [0, 9]), ("no-such-topic", [0]), epoch=2, coordinator_epoch=3),
-        mine.marker((topic, [1]), epoch=2, coordinator_epoch=4),
-        mine.marker((topic, [1]), producer=PRODUCER + 1, commit=True),
+    transactions.produce(1)
+    transactions.write(transactions.marker(epoch=0))
+    transactions.write(transactions.marker(epoch=1, coordinator_epoch=3))
+    transactions.write(transactions.marker(epoch=1, coordinator_epoch=3))
+    transactions.write(transactions.marker(epoch=2, coordinator_epoch=2))
+    transactions.produce(1, 1)
+    transactions.write(transactions.marker(epoch=2, coordinator_epoch=3, commit=True))
+    transactions.produce(1, 2)
+    transactions.produce(2)
+    transactions.write(
+        transactions.marker((topic, [0, 9]), ("no-such-topic", [0]), epoch=2, coordinator_epoch=3),
+        transactions.marker((topic, [1]), epoch=2, coordinator_epoch=4),
+        transactions.marker((topic, [1]), producer=PRODUCER + 1, commit=True),
     )
-    mine.write()
-    mine.write(mine.marker((topic, [])))
-    mine.write(mine.marker(producer=-1))
-    mine.write(mine.marker(epoch=-1))
+    transactions.write()
+    transactions.write(transactions.marker((topic, [])))
+    transactions.write(transactions.marker(producer=-1))
+    transactions.write(transactions.marker(epoch=-1))
 
 
 @versions_of("WriteTxnMarkers", 2)
 def test_a_marker_of_transaction_version_2_has_the_next_epoch(version: int, pair_for: PairFor) -> None:
-    mine = Transactions(pair_for("WriteTxnMarkers", version), version, "of-version-2")
+    transactions = Transactions(pair_for("WriteTxnMarkers", version), version, "of-version-2")
 
     def write(epoch: int, transaction_version: int = 2) -> None:
-        mine.write(mine.marker(epoch=epoch, transaction_version=transaction_version))
+        transactions.write(transactions.marker(epoch=epoch, transaction_version=transaction_version))
 
-    mine.produce(1)
+    transactions.produce(1)
     for epoch in (0, 1, 2, 2):
         write(epoch)
-    mine.produce(2)
+    transactions.produce(2)
     for transaction_version in (3, 2, -1, 1):
         write(2, transaction_version)
-    mine.produce(0x7FFF)
+    transactions.produce(0x7FFF)
     write(0x7FFF)
 
 
 @pytest.mark.parametrize("release", [KAFKA_4_3, KAFKA_3_9])
 def test_kafka_transactions_aborts_a_hanging_transaction(release: str, pair_for: PairFor) -> None:
     pair = pair_for("WriteTxnMarkers", 1)
-    mine = Transactions(pair, 1, f"hanging-{release}")
-    mine.produce(1)
+    transactions = Transactions(pair, 1, f"hanging-{release}")
+    transactions.produce(1)
 
     for peer in (pair.kafka, pair.ours):
         where = ("--bootstrap-server", f"{peer.host}:{peer.port}")
-        what = ("--topic", mine.topic, "--partition", "0", "--start-offset", "0")
+        what = ("--topic", transactions.topic, "--partition", "0", "--start-offset", "0")
         JavaTools(release).run("kafka-transactions", *where, "abort", *what)
 
-    mine.look()
-    asked = {"topics": [{"name": mine.topic, "partition_indexes": [0]}]}
+    transactions.compare()
+    asked = {"topics": [{"name": transactions.topic, "partition_indexes": [0]}]}
     (topic,) = pair.ask("DescribeProducers", 0, asked)["topics"]
     (producer,) = topic["partitions"][0]["active_producers"]
     assert producer["current_txn_start_offset"] == -1

@@ -8,14 +8,14 @@ import pytest
 
 from compat_tests.oracle.batches import batch, with_bytes, with_new_crc
 from compat_tests.oracle.cases import versions_of
-from compat_tests.oracle.coordinated import verify_partitions
 from compat_tests.oracle.pair import Pair
 from compat_tests.oracle.peer import Peer, Var
 from compat_tests.oracle.schema import Body
+from compat_tests.oracle.transactional_client import verify_partitions
 
 pytestmark = pytest.mark.peers
 PairFor = Callable[[str, int], Pair]
-ADDS_FROM = 12
+BROKER_ADDS_FROM = 12
 CONTROL_AND_TRANSACTIONAL = b"\x00\x30"
 ATTRIBUTES_AT = 21
 _numbers = count(1)
@@ -50,12 +50,12 @@ class Transactions:
             body = {"transactional_id": self.name, "transaction_timeout_ms": 60_000}
             while (response := peer.ask("InitProducerId", 4, body))["error_code"]:
                 pass
-            self._take_over(peer, response)
+            self._remember_producer(peer, response)
 
     def produce(
         self, *parts: tuple[int, int], epoch: int = 0, producer: int = 0, plain: bool = False, **more: object
     ) -> None:
-        """Send rows of partition and sequence; epoch and producer id are relative to the present ones."""
+        """Send a record to each partition with this sequence. `epoch` and `producer` are added to the current ones."""
         rows = [(index, self._records(sequence, epoch, producer, plain)) for index, sequence in parts]
         self.produce_records(*rows, **more)
 
@@ -67,7 +67,7 @@ class Transactions:
 
     def add(self, *indexes: int) -> None:
         """Send AddPartitionsToTxn if clients of this version do so."""
-        if self.version < ADDS_FROM:
+        if self.version < BROKER_ADDS_FROM:
             body = {
                 "v3_and_below_transactional_id": self.name,
                 "v3_and_below_producer_id": Var("producer"),
@@ -78,7 +78,7 @@ class Transactions:
 
     def end(self, *, commit: bool = True) -> None:
         """End the transaction and wait until all markers are written."""
-        adds = self.version >= ADDS_FROM
+        adds = self.version >= BROKER_ADDS_FROM
         for peer in (self.pair.kafka, self.pair.ours):
             body = {
                 "transactional_id": self.name,
@@ -89,12 +89,12 @@ class Transactions:
             response = peer.ask("EndTxn", 5 if adds else 4, body)
             assert response["error_code"] == 0, (peer.name, response)
             if adds:
-                self._take_over(peer, response)
+                self._remember_producer(peer, response)
             asked = {"transactional_ids": [self.name]}
             while "Complete" not in peer.ask("DescribeTransactions", 0, asked)["transaction_states"][0][_STATE]:
                 pass
 
-    def look(self) -> None:
+    def compare(self) -> None:
         """Compare the state of the transaction and the partitions' producers."""
         (state,) = self.pair.ask("DescribeTransactions", 0, {"transactional_ids": [self.name]}, _without_times)[
             "transaction_states"
@@ -104,7 +104,7 @@ class Transactions:
         self.pair.ask("DescribeProducers", 0, asked, _without_coordinators)
 
     @staticmethod
-    def _take_over(peer: Peer, response: Body) -> None:
+    def _remember_producer(peer: Peer, response: Body) -> None:
         peer.remember("producer", response["producer_id"])
         peer.remember("epoch", response["producer_epoch"])
 
@@ -139,56 +139,56 @@ def _without_coordinators(response: Body) -> Body:
 
 @versions_of("Produce", 3)
 def test_a_transaction_accepts_its_added_partitions(version: int, verifying: PairFor) -> None:
-    mine = Transactions(verifying("Produce", version), version, "verified")
-    mine.produce((0, 0))
-    mine.look()
-    mine.add(0, 1)
-    mine.produce((0, 0))
-    mine.produce((0, 1), (1, 0), (2, 0))
-    mine.look()
-    mine.produce((0, 1))
-    mine.produce((0, 5))
-    mine.produce((0, 2), plain=True)
-    mine.produce((2, 0), plain=True)
-    mine.produce((0, 2), epoch=-1)
-    mine.produce((0, 0), epoch=1)
-    mine.look()
-    mine.end()
-    mine.look()
-    mine.produce((0, 1))
-    mine.produce((0, 2))
-    mine.add(1, 2)
-    mine.produce((1, 1))
-    mine.produce((2, 1))
-    mine.produce((1, 0))
-    mine.end(commit=False)
-    mine.look()
-    mine.produce((1, 0), epoch=-1)
-    mine.produce((1, 1), epoch=-1)
+    transactions = Transactions(verifying("Produce", version), version, "verified")
+    transactions.produce((0, 0))
+    transactions.compare()
+    transactions.add(0, 1)
+    transactions.produce((0, 0))
+    transactions.produce((0, 1), (1, 0), (2, 0))
+    transactions.compare()
+    transactions.produce((0, 1))
+    transactions.produce((0, 5))
+    transactions.produce((0, 2), plain=True)
+    transactions.produce((2, 0), plain=True)
+    transactions.produce((0, 2), epoch=-1)
+    transactions.produce((0, 0), epoch=1)
+    transactions.compare()
+    transactions.end()
+    transactions.compare()
+    transactions.produce((0, 1))
+    transactions.produce((0, 2))
+    transactions.add(1, 2)
+    transactions.produce((1, 1))
+    transactions.produce((2, 1))
+    transactions.produce((1, 0))
+    transactions.end(commit=False)
+    transactions.compare()
+    transactions.produce((1, 0), epoch=-1)
+    transactions.produce((1, 1), epoch=-1)
 
 
 @versions_of("Produce", 3)
 def test_a_batch_of_a_transaction_is_refused(version: int, verifying: PairFor) -> None:
-    mine = Transactions(verifying("Produce", version), version, "refused")
-    mine.produce((0, 0), transactional_id=None)
-    mine.produce((0, 0), transactional_id="")
-    mine.produce((0, 0), transactional_id="unknown")
-    mine.produce((0, 0), producer=1)
-    mine.produce((0, 0), epoch=1)
-    mine.produce((0, 0), epoch=-1)
-    mine.produce((9, 0))
-    mine.add(0, 1)
-    one, other = mine._records(0, 0, 0, False), mine._records(0, 0, 1, False)
-    mine.produce_records((0, one), (1, other))
+    transactions = Transactions(verifying("Produce", version), version, "refused")
+    transactions.produce((0, 0), transactional_id=None)
+    transactions.produce((0, 0), transactional_id="")
+    transactions.produce((0, 0), transactional_id="unknown")
+    transactions.produce((0, 0), producer=1)
+    transactions.produce((0, 0), epoch=1)
+    transactions.produce((0, 0), epoch=-1)
+    transactions.produce((9, 0))
+    transactions.add(0, 1)
+    one, other = transactions._records(0, 0, 0, False), transactions._records(0, 0, 1, False)
+    transactions.produce_records((0, one), (1, other))
     plain = batch([b"plain"])
-    mine.produce_records((0, one), (1, plain), transactional_id=None)
-    mine.produce_records((0, batch([b"v"], transactional=True)))
-    mine.produce_records((0, plain))
-    mine.produce_records((0, plain), transactional_id="unknown")
+    transactions.produce_records((0, one), (1, plain), transactional_id=None)
+    transactions.produce_records((0, batch([b"v"], transactional=True)))
+    transactions.produce_records((0, plain))
+    transactions.produce_records((0, plain), transactional_id="unknown")
     control = with_bytes(batch([b"v"], producer=(5, 0, 0)), ATTRIBUTES_AT, CONTROL_AND_TRANSACTIONAL)
-    mine.produce_records((0, with_new_crc(control)), transactional_id=None)
-    mine.produce_records((0, with_new_crc(control)))
-    mine.produce((1, 3))
-    mine.produce((1, 2))
-    mine.produce((1, 0), acks=5)
-    mine.look()
+    transactions.produce_records((0, with_new_crc(control)), transactional_id=None)
+    transactions.produce_records((0, with_new_crc(control)))
+    transactions.produce((1, 3))
+    transactions.produce((1, 2))
+    transactions.produce((1, 0), acks=5)
+    transactions.compare()

@@ -1,7 +1,7 @@
 """Two clusters over one ZooKeeper, three brokers of Apache Kafka 3.9 and three of ours, which get the same requests.
 
-Starts and ends brokers and sends requests on both sides. The caller chooses the responses to compare, and `oracle.pair`
-compares them.
+Starts and ends brokers and sends requests on both sides. The caller chooses the requests, and `oracle.pair` compares
+the responses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from odradek_peers import KAFKA_3_9, ApacheKafka, ZooKeeperServer
 
-from compat_tests.oracle.pair import Answer, Pair, settled
+from compat_tests.oracle.pair import Pair, T, repeat_until_equal
 from compat_tests.oracle.peer import Closed, Peer, topic_on
 from compat_tests.oracle.schema import Body
 from compat_tests.zookeeper.cluster import OdradekBroker, elect_until
@@ -32,7 +32,7 @@ CONFIG = {
     # Only the tests elect leaders.
     "auto.leader.rebalance.enable": "false",
 }
-_SECONDS, _HEARD_S, _PAUSE_S = 60.0, 60.0, 0.05
+_WAIT_S, _EQUAL_WITHIN_S, _PAUSE_S = 60.0, 60.0, 0.05
 
 
 class Side:
@@ -43,13 +43,13 @@ class Side:
         connect = f"{server.connect_string}/{name}"
         self._brokers: dict[int, ApacheKafka | OdradekBroker] = {}
         for broker in BROKERS:
-            place = directory / f"{name}-{broker}"
+            data_directory = directory / f"{name}-{broker}"
             self._brokers[broker] = (
                 ApacheKafka(
-                    KAFKA_3_9, directory=place, config=CONFIG, node_id=broker, heap="320M", zookeeper=connect
+                    KAFKA_3_9, directory=data_directory, config=CONFIG, node_id=broker, heap="320M", zookeeper=connect
                 )
                 if name == "kafka"
-                else OdradekBroker(broker, connect, place, options=CONFIG)
+                else OdradekBroker(broker, connect, data_directory, options=CONFIG)
             )  # fmt: skip
         self.running: set[int] = set()
         self._peers: dict[int, Peer] = {}
@@ -57,7 +57,7 @@ class Side:
         self.zookeeper.start()
 
     def launch(self, broker: int) -> None:
-        """Start a broker without waiting for it."""
+        """Start a broker, and return before it is ready."""
         member = self._brokers[broker]
         if isinstance(member, ApacheKafka):
             member.launch()
@@ -65,7 +65,7 @@ class Side:
             member.start()
 
     def wait(self, broker: int) -> None:
-        """Wait until a launched broker answers requests."""
+        """Wait until a launched broker responds to requests."""
         member = self._brokers[broker]
         if isinstance(member, ApacheKafka):
             member.wait()
@@ -108,7 +108,7 @@ class Side:
         """The controller's id. Raises KeyError or NoNodeError if there is no controller."""
         return int(json.loads(self.zookeeper.get("/controller")[0])["brokerid"])
 
-    def said(self) -> str:
+    def log_tails(self) -> str:
         """Return the last lines of each broker's log."""
         tails = {broker: self._brokers[broker].log_tail() for broker in sorted(self.running)}
         return "\n".join(f"{self.name} {broker}:\n{tail}" for broker, tail in tails.items())
@@ -127,7 +127,7 @@ class Side:
         """Return all znodes by path, each as JSON or, if it is not JSON, as text."""
         found: dict[str, Any] = {}
 
-        def look(path: str) -> None:
+        def visit(path: str) -> None:
             try:
                 data, stat = self.zookeeper.get(path or "/")
                 children = self.zookeeper.get_children(path or "/")
@@ -135,9 +135,9 @@ class Side:
                 return
             found[path] = _read(data or b"") | {"ephemeral": stat.ephemeralOwner != 0}
             for child in children:
-                look(f"{path}/{child}")
+                visit(f"{path}/{child}")
 
-        look("")
+        visit("")
         return found
 
 
@@ -149,7 +149,7 @@ def _read(data: bytes) -> dict[str, Any]:
 
 
 class Sides:
-    """Both clusters; broker 1 is the controller of each, unless a test ends it."""
+    """Both clusters. Broker 1 is the controller of each, unless a test stops it."""
 
     def __init__(self, server: ZooKeeperServer, directory: Path) -> None:
         self.kafka, self.ours = (Side(name, server, directory) for name in ("kafka", "ours"))
@@ -170,25 +170,25 @@ class Sides:
         self.until(lambda side: all(_brokers(side, broker) == side.running for broker in side.running))
 
     def stop(self, broker: int) -> None:
-        """Stop a broker with a controlled shutdown, and wait until the others know it."""
+        """Stop a broker with a controlled shutdown, and wait until the others report it as gone."""
         for side in self.both:
             side.stop(broker)
-        self._until_known()
+        self._until_all_know_the_brokers()
 
     def kill(self, broker: int) -> None:
-        """Kill a broker, and wait until the others know it, which takes the session timeout."""
+        """Kill a broker, and wait until the others report it as gone, which takes the session timeout."""
         for side in self.both:
             side.kill(broker)
-        self._until_known()
+        self._until_all_know_the_brokers()
 
-    def _until_known(self) -> None:
+    def _until_all_know_the_brokers(self) -> None:
         self.until(lambda side: all(_brokers(side, broker) == side.running for broker in side.running))
 
-    def until(self, holds: Callable[[Side], object], what: object = "") -> None:
-        deadline = time.monotonic() + _SECONDS
+    def until(self, condition: Callable[[Side], object], context: object = "") -> None:
+        deadline = time.monotonic() + _WAIT_S
         for side in self.both:
-            while not _holds(holds, side):
-                assert time.monotonic() < deadline, f"{side.name} does not come to that: {what}"
+            while not _is_true(condition, side):
+                assert time.monotonic() < deadline, f"not true for {side.name} after {_WAIT_S:g} s: {context}"
                 time.sleep(_PAUSE_S)
 
     def until_in_sync(self, *topics: str) -> None:
@@ -203,7 +203,7 @@ class Sides:
         self.until(in_sync, f"{topics} in sync")
 
     def until_leaders(self, topic: str, *leaders: int) -> None:
-        """Wait until every broker knows these as the leaders."""
+        """Wait until every broker reports these leaders."""
 
         def led(side: Side) -> bool:
             return all(
@@ -234,33 +234,43 @@ class Sides:
         self.until(lambda side: not any(side.partitions(name, each) for name in topics for each in side.running))
         self.until(lambda side: not side.zookeeper.get_children("/admin/delete_topics"))
 
-    # -- asking -------------------------------------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------------------------------
 
     def ask(
-        self, broker: int, api: str, version: int, body: Body, shown: Callable[[Body], object] = lambda a: a
+        self,
+        broker: int,
+        api: str,
+        version: int,
+        body: Body,
+        select: Callable[[Body], object] = lambda response: response,
     ) -> Body:
         """Send a request once to the same broker on each side, and compare the responses."""
-        return Pair(self.kafka.peer(broker), self.ours.peer(broker)).ask(api, version, body, shown)
+        return Pair(self.kafka.peer(broker), self.ours.peer(broker)).ask(api, version, body, select)
 
-    def same(
-        self, broker: int, api: str, version: int, body: Body, shown: Callable[[Body], object] = lambda a: a
+    def ask_until_equal(
+        self,
+        broker: int,
+        api: str,
+        version: int,
+        body: Body,
+        select: Callable[[Body], object] = lambda response: response,
     ) -> Body:
         """Repeat a request that changes nothing until the responses are equal."""
-        return self.settled(lambda: self.ask(broker, api, version, body, shown))
+        return self.repeat_until_equal(lambda: self.ask(broker, api, version, body, select))
 
-    def settled(self, ask: Callable[[], Answer]) -> Answer:
-        """As `pair.settled`, with the last log lines of all brokers if a difference stays."""
+    def repeat_until_equal(self, ask: Callable[[], T]) -> T:
+        """As `pair.repeat_until_equal`, with the last log lines of all brokers if a difference remains."""
         try:
-            return settled(ask, _HEARD_S)
+            return repeat_until_equal(ask, _EQUAL_WITHIN_S)
         except AssertionError as difference:
-            difference.add_note("\n".join(side.said() for side in self.both))
+            difference.add_note("\n".join(side.log_tails() for side in self.both))
             raise
 
 
-def _holds(holds: Callable[[Side], object], side: Side) -> bool:
+def _is_true(condition: Callable[[Side], object], side: Side) -> bool:
     """Return the condition's result, or False while a broker ends or there is no controller."""
     try:
-        return bool(holds(side))
+        return bool(condition(side))
     except (Closed, OSError, NoNodeError, KeyError, IndexError):
         return False
 

@@ -1,7 +1,7 @@
 """Leaders, ISR and epochs through failures: three brokers of Kafka 3.9 over ZooKeeper and three of ours agree.
 
-After each step of a script every running broker gets the same requests (`questions`), and the responses and the znodes
-are compared. `oracle.differences` lists the allowed differences; comments give the reasons for other omissions.
+After each step of a script every running broker gets the same requests, and the responses and the znodes are compared
+(`comparisons`). `oracle.differences` lists the allowed differences; comments give the reasons for other omissions.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from odradek_peers import ZooKeeperServer
 
 from compat_tests.oracle.batches import TIME, batch
 from compat_tests.oracle.schema import Body
+from compat_tests.zookeeper.comparisons import assert_same_znodes, compare_all
 from compat_tests.zookeeper.conftest import FAILED
-from compat_tests.zookeeper.questions import ask_all, same_znodes
 from compat_tests.zookeeper.sides import BROKERS, Side, Sides
 
 # Kafka's brokers did nothing for a minute after a change, once in CI and once during other tests: a follower's high
@@ -43,7 +43,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
 
 @pytest.fixture
 def sides(clusters: Clusters, request: pytest.FixtureRequest) -> Iterator[Sides]:
-    """All six brokers, each side with broker 1 as its controller. After a failed test the next one gets new ones."""
+    """All six brokers, with broker 1 as the controller of each side. A failed test leaves new brokers to the next."""
     request.node.stash[FAILED] = False
     yield clusters.running()
     if request.node.stash[FAILED]:
@@ -132,15 +132,15 @@ def _commit(sides: Sides, group: str, topic: str, offset: int) -> None:
 def _elect(sides: Sides, kind: int, topic: str, indexes: list[int]) -> None:
     asked = [{"topic": topic, "partitions": indexes}, {"topic": "no-such-topic", "partitions": [0]}]
     body = {"election_type": kind, "topic_partitions": asked, "timeout_ms": 30_000}
-    sides.ask(1, "ElectLeaders", 2, body, _wordless)
+    sides.ask(1, "ElectLeaders", 2, body, _without_messages)
 
 
-def _wordless(response: Any) -> Any:
+def _without_messages(response: Any) -> Any:
     """Drop error messages: Kafka's controller over ZooKeeper has other texts than KRaft's, or none."""
     if isinstance(response, dict):
-        return {name: _wordless(each) for name, each in response.items() if name != "error_message"}
+        return {name: _without_messages(each) for name, each in response.items() if name != "error_message"}
     if isinstance(response, list):
-        found = [_wordless(each) for each in response]
+        found = [_without_messages(each) for each in response]
         return (
             sorted(found, key=lambda each: each["partition_id"]) if found and "partition_id" in response[0] else found
         )
@@ -158,44 +158,44 @@ def _configure(sides: Sides, kind: int, name: str, broker: int, configs: dict[st
 
 def test_leaders_are_stopped_and_killed_and_restart(sides: Sides) -> None:
     topic = sides.create("led", [1, 2, 3], [2, 3, 1], [3, 1, 2], configs={"min.insync.replicas": "2"})
-    ask_all(sides, topic, groups=_GROUPS)
+    compare_all(sides, topic, groups=_GROUPS)
     _produce(sides, topic)
     _commit(sides, "a", topic, 1)
-    ask_all(sides, topic, groups=_GROUPS)
+    compare_all(sides, topic, groups=_GROUPS)
 
     sides.stop(2)
-    ask_all(sides, topic, groups=_GROUPS)
+    compare_all(sides, topic, groups=_GROUPS)
     _produce(sides, topic)
     _commit(sides, "a", topic, 2)
-    ask_all(sides, topic, groups=_GROUPS)
+    compare_all(sides, topic, groups=_GROUPS)
     sides.start(2)
     sides.until_in_sync(topic, _OFFSETS)
-    ask_all(sides, topic, groups=_GROUPS)
+    compare_all(sides, topic, groups=_GROUPS)
     _elect(sides, _PREFERRED, topic, [0, 1, 2, 9])
     sides.until_leaders(topic, 1, 2, 3)
-    ask_all(sides, topic, groups=_GROUPS)
+    compare_all(sides, topic, groups=_GROUPS)
 
     sides.kill(3)
-    ask_all(sides, topic, groups=_GROUPS)
+    compare_all(sides, topic, groups=_GROUPS)
     _produce(sides, topic)
     # The comparison also waits until the followers know the high watermark, because one of them leads next.
-    ask_all(sides, topic, groups=_GROUPS)
+    compare_all(sides, topic, groups=_GROUPS)
     sides.kill(2)
-    ask_all(sides, topic, groups=_GROUPS)
+    compare_all(sides, topic, groups=_GROUPS)
     # Too few replicas are in sync: acks=-1 is refused, acks=1 is not.
     _produce(sides, topic)
     _produce(sides, topic, acks=1)
     _elect(sides, _PREFERRED, topic, [0, 1, 2])
-    ask_all(sides, topic, groups=_GROUPS)
+    compare_all(sides, topic, groups=_GROUPS)
 
     sides.start(2, 3)
     sides.until_in_sync(topic, _OFFSETS)
     _produce(sides, topic)
-    ask_all(sides, topic, groups=_GROUPS)
+    compare_all(sides, topic, groups=_GROUPS)
     _elect(sides, _PREFERRED, topic, [0, 1, 2])
     _elect(sides, _PREFERRED, _OFFSETS, [0, 1, 2, 3])
     sides.until_leaders(_OFFSETS, 1, 2, 3, 1)
-    ask_all(sides, topic, groups=_GROUPS)
+    compare_all(sides, topic, groups=_GROUPS)
 
 
 def test_a_replica_outside_the_isr_is_elected_only_if_that_is_allowed(sides: Sides) -> None:
@@ -204,29 +204,29 @@ def test_a_replica_outside_the_isr_is_elected_only_if_that_is_allowed(sides: Sid
     sides.stop(3)
     for topic in (allowed, forbidden):
         _produce(sides, topic)
-    ask_all(sides, allowed, forbidden)
+    compare_all(sides, allowed, forbidden)
     sides.kill(2)
-    ask_all(sides, allowed, forbidden)
+    compare_all(sides, allowed, forbidden)
     sides.start(3)
     sides.until_leaders(allowed, -1, -1)
     sides.until_leaders(forbidden, -1, -1)
-    ask_all(sides, allowed, forbidden)
+    compare_all(sides, allowed, forbidden)
     _elect(sides, _PREFERRED, forbidden, [0, 1])
 
     _configure(sides, _TOPIC, allowed, 1, {"unclean.leader.election.enable": "true"})
     _elect(sides, _UNCLEAN, forbidden, [0, 1, 9])
     for topic in (allowed, forbidden):
         sides.until_leaders(topic, 3, 3)
-    ask_all(sides, allowed, forbidden)
+    compare_all(sides, allowed, forbidden)
     for topic in (allowed, forbidden):
         _produce(sides, topic)
     _elect(sides, _UNCLEAN, forbidden, [0, 1])
-    ask_all(sides, allowed, forbidden)
+    compare_all(sides, allowed, forbidden)
 
     # The old leader truncates the records that only it has.
     sides.start(2)
     sides.until_in_sync(allowed, forbidden)
-    ask_all(sides, allowed, forbidden)
+    compare_all(sides, allowed, forbidden)
 
 
 def test_topics_get_partitions_and_are_deleted_while_a_broker_is_down(sides: Sides) -> None:
@@ -237,19 +237,19 @@ def test_topics_get_partitions_and_are_deleted_while_a_broker_is_down(sides: Sid
         assigned = [{"broker_ids": each} for each in replicas] or None
         wanted = {"name": grown, "count": total, "assignments": assigned}
         body = {"topics": [wanted], "timeout_ms": 30_000, "validate_only": False}
-        sides.ask(1, "CreatePartitions", 3, body, _wordless)
+        sides.ask(1, "CreatePartitions", 3, body, _without_messages)
 
     grow(3, [3, 1])
     sides.until(lambda side: all(len(side.partitions(grown, broker)) == 3 for broker in BROKERS))
     sides.until_in_sync(grown)
     _produce(sides, grown)
-    ask_all(sides, grown, doomed)
+    compare_all(sides, grown, doomed)
     sides.stop(3)
     for total, replicas in ((2, []), (3, []), (5, [[1, 2]]), (4, [[1]]), (4, [[1, 1]]), (4, [[1, 9]]), (4, [[3, 1]])):
         grow(total, *replicas)
-    ask_all(sides, grown, doomed)
+    compare_all(sides, grown, doomed)
 
-    sides.ask(1, "DeleteTopics", 5, {"topic_names": [doomed, "no-such-topic"], "timeout_ms": 1_000}, _wordless)
+    sides.ask(1, "DeleteTopics", 5, {"topic_names": [doomed, "no-such-topic"], "timeout_ms": 1_000}, _without_messages)
     # One replica is on the stopped broker: the deletion stays pending until that broker is back.
     for side in sides.both:
         assert side.zookeeper.exists(f"/admin/delete_topics/{doomed}"), side.name
@@ -257,10 +257,10 @@ def test_topics_get_partitions_and_are_deleted_while_a_broker_is_down(sides: Sid
     sides.until(lambda side: not side.zookeeper.get_children("/admin/delete_topics"))
     sides.until(lambda side: all(not side.partitions(doomed, broker) for broker in BROKERS))
     sides.until_in_sync(grown)
-    ask_all(sides, grown)
+    compare_all(sides, grown)
     sides.create(doomed, [3, 2])
     _produce(sides, doomed)
-    ask_all(sides, doomed)
+    compare_all(sides, doomed)
 
 
 def test_replicas_are_reassigned_throttled_and_reassigned_back(sides: Sides) -> None:
@@ -268,15 +268,15 @@ def test_replicas_are_reassigned_throttled_and_reassigned_back(sides: Sides) -> 
     # ours only if followers or leaders need a new one. The epochs do grow, and the replicas agree.
     topic = sides.create("moved", [1, 2], [2, 3], [1, 2])
     _produce(sides, topic)
-    _move(sides, (topic, 0, [3, 1]), (topic, 1, [2, 3, 1]), (topic, 2, [3]))
-    _until_settled(sides)
+    _reassign(sides, (topic, 0, [3, 1]), (topic, 1, [2, 3, 1]), (topic, 2, [3]))
+    _until_no_reassignment(sides)
     sides.until_in_sync(topic)
-    _same_places(sides, topic)
+    _compare_partitions(sides, topic)
     for side in sides.both:
         assert all(each["leader_epoch"] > 0 for each in side.partitions(topic)), side.name
     for wanted in ([], [1, 1], [9], [1, 9], [-1]):
-        _move(sides, (topic, 0, wanted))
-    _move(sides, (topic, 7, [1]), ("no-such-topic", 0, [1]), (topic, 0, None))
+        _reassign(sides, (topic, 0, wanted))
+    _reassign(sides, (topic, 7, [1]), ("no-such-topic", 0, [1]), (topic, 0, None))
 
     # More than a follower can fetch before it is throttled.
     large = sides.create("large", [1, 2])
@@ -285,55 +285,55 @@ def test_replicas_are_reassigned_throttled_and_reassigned_back(sides: Sides) -> 
         data = {"name": large, "partition_data": [{"index": 0, "records": records}]}
         sides.ask(1, "Produce", 9, {"transactional_id": None, "acks": -1, "timeout_ms": 30_000, "topic_data": [data]})
     _throttle(sides, large, _THROTTLED)
-    _move(sides, (large, 0, [3, 1]))
-    _listed(sides)
-    _same_places(sides, large)
-    _move(sides, (large, 0, [2, 3]))
-    _listed(sides)
-    _same_places(sides, large)
-    _move(sides, (large, 0, None))
-    _listed(sides)
-    _same_places(sides, large)
-    _move(sides, (large, 0, [1, 3]))
-    _listed(sides)
+    _reassign(sides, (large, 0, [3, 1]))
+    _list_reassignments(sides)
+    _compare_partitions(sides, large)
+    _reassign(sides, (large, 0, [2, 3]))
+    _list_reassignments(sides)
+    _compare_partitions(sides, large)
+    _reassign(sides, (large, 0, None))
+    _list_reassignments(sides)
+    _compare_partitions(sides, large)
+    _reassign(sides, (large, 0, [1, 3]))
+    _list_reassignments(sides)
     _throttle(sides, large, None)
-    _until_settled(sides)
+    _until_no_reassignment(sides)
     sides.until_in_sync(large)
-    _same_places(sides, large)
+    _compare_partitions(sides, large)
 
     # A stopped broker may stay a replica, but no replica may move there.
     sides.stop(3)
-    _move(sides, (large, 0, [3, 1]))
-    _move(sides, (topic, 1, [3, 2]))
-    _move(sides, (topic, 2, [3, 1]))
-    _listed(sides)
-    _same_places(sides, topic, large)
+    _reassign(sides, (large, 0, [3, 1]))
+    _reassign(sides, (topic, 1, [3, 2]))
+    _reassign(sides, (topic, 2, [3, 1]))
+    _list_reassignments(sides)
+    _compare_partitions(sides, topic, large)
     sides.start(3)
-    _until_settled(sides)
+    _until_no_reassignment(sides)
     sides.until_in_sync(topic, large)
-    _same_places(sides, topic, large)
+    _compare_partitions(sides, topic, large)
     sides.delete(topic, large)
 
 
-def _move(sides: Sides, *wanted: tuple[str, int, list[int] | None]) -> None:
+def _reassign(sides: Sides, *wanted: tuple[str, int, list[int] | None]) -> None:
     topics: dict[str, list[Body]] = {}
     for topic, index, replicas in wanted:
         topics.setdefault(topic, []).append({"partition_index": index, "replicas": replicas})
     asked = [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
-    sides.ask(1, "AlterPartitionReassignments", 0, {"topics": asked, "timeout_ms": 30_000}, _wordless)
+    sides.ask(1, "AlterPartitionReassignments", 0, {"topics": asked, "timeout_ms": 30_000}, _without_messages)
 
 
-def _listed(sides: Sides) -> None:
-    sides.same(1, "ListPartitionReassignments", 0, {"topics": None, "timeout_ms": 30_000})
+def _list_reassignments(sides: Sides) -> None:
+    sides.ask_until_equal(1, "ListPartitionReassignments", 0, {"topics": None, "timeout_ms": 30_000})
 
 
-def _until_settled(sides: Sides) -> None:
+def _until_no_reassignment(sides: Sides) -> None:
     asked: Body = {"topics": None, "timeout_ms": 30_000}
     sides.until(lambda side: not side.ask(1, "ListPartitionReassignments", 0, asked)["topics"])
 
 
-def _same_places(sides: Sides, *topics: str, without: tuple[str, ...] = ("leader_epoch",)) -> None:
-    def shown(response: Body) -> object:
+def _compare_partitions(sides: Sides, *topics: str, without: tuple[str, ...] = ("leader_epoch",)) -> None:
+    def select(response: Body) -> object:
         for topic in response["topics"]:
             for each in topic["partitions"]:
                 each["isr_nodes"].sort()
@@ -342,8 +342,8 @@ def _same_places(sides: Sides, *topics: str, without: tuple[str, ...] = ("leader
 
     asked: Body = {"topics": [{"name": topic} for topic in topics], "allow_auto_topic_creation": False}
     for broker in sorted(sides.ours.running):
-        sides.same(broker, "Metadata", 8, asked, shown)
-    sides.settled(lambda: same_znodes(sides, without))
+        sides.ask_until_equal(broker, "Metadata", 8, asked, select)
+    sides.repeat_until_equal(lambda: assert_same_znodes(sides, without))
 
 
 def _throttle(sides: Sides, topic: str, rate: str | None) -> None:
@@ -364,7 +364,7 @@ def _throttle(sides: Sides, topic: str, rate: str | None) -> None:
         values = [config["value"] for each in results for config in each["configs"]]
         return values == [rate, all_replicas] if rate is not None else _THROTTLED not in values and "*" not in values
 
-    sides.until(lambda side: all(applies(side, broker) for broker in BROKERS), "throttled")
+    sides.until(lambda side: all(applies(side, broker) for broker in BROKERS), "the throttle is not applied")
 
 
 def test_another_controller_takes_over_from_a_killed_one(sides: Sides) -> None:
@@ -377,7 +377,7 @@ def test_another_controller_takes_over_from_a_killed_one(sides: Sides) -> None:
     without = ("controller_epoch", "leader_epoch")
     for each in (topic, led):
         _produce(sides, each)
-    ask_all(sides, topic, led)
+    compare_all(sides, topic, led)
     before = [json.loads(side.zookeeper.get("/controller_epoch")[0]) for side in sides.both]
     sides.kill(1)
     sides.until_leaders(led, 2)
@@ -386,17 +386,17 @@ def test_another_controller_takes_over_from_a_killed_one(sides: Sides) -> None:
     sides.make_controller(2)
     for each in (topic, led):
         _produce(sides, each)
-    ask_all(sides, topic, without=without)
-    _same_places(sides, led, without=without)
+    compare_all(sides, topic, without=without)
+    _compare_partitions(sides, led, without=without)
     sides.start(1)
     sides.until_in_sync(topic, led, _OFFSETS)
-    ask_all(sides, topic, without=without)
-    _same_places(sides, led, without=without)
+    compare_all(sides, topic, without=without)
+    _compare_partitions(sides, led, without=without)
     sides.make_controller(1)
     _elect(sides, _PREFERRED, led, [0])
     sides.until_leaders(led, 1)
-    ask_all(sides, topic, without=without)
-    _same_places(sides, led, without=without)
+    compare_all(sides, topic, without=without)
+    _compare_partitions(sides, led, without=without)
 
 
 _ELSEWHERE: list[tuple[str, int, Body]] = [
@@ -432,5 +432,5 @@ def test_a_broker_that_is_not_controller_returns_not_controller(
 
 def test_elect_leaders_of_all_partitions_needs_the_controller(sides: Sides) -> None:
     everything: Body = {"topic_partitions": None, "timeout_ms": 30_000}
-    sides.ask(2, "ElectLeaders", 0, everything, _wordless)
-    sides.ask(2, "ElectLeaders", 2, {**everything, "election_type": _PREFERRED}, _wordless)
+    sides.ask(2, "ElectLeaders", 0, everything, _without_messages)
+    sides.ask(2, "ElectLeaders", 2, {**everything, "election_type": _PREFERRED}, _without_messages)

@@ -1,4 +1,4 @@
-"""The requests to both clusters after each step of a script, and the parts of the responses that may differ."""
+"""The comparison of both clusters after each step of a script, and the parts of the responses that may differ."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from compat_tests.zookeeper.sides import Side, Sides
 
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED = -1, -2, -3, -4, -5
 _TIMES = (_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, TIME, TIME + 2, TIME + 10_000)
-_OWN = frozenset({"port", "timestamp", "topic_id", "id", "endpoints"})
+_OWN_FIELDS = frozenset({"port", "timestamp", "topic_id", "id", "endpoints"})
 
 
-def ask_all(sides: Sides, *topics: str, groups: Sequence[str] = (), without: Sequence[str] = ()) -> None:
-    """Compare the responses of every broker about these topics, groups and reassignments, and the znodes.
-
-    `without`: these fields of znodes are not compared."""
-    sides.settled(lambda: same_znodes(sides, without))
+def compare_all(sides: Sides, *topics: str, groups: Sequence[str] = (), without: Sequence[str] = ()) -> None:
+    """Compare the responses of every broker about these topics, groups and reassignments, and the znodes except for the
+    fields `without`."""
+    sides.repeat_until_equal(lambda: assert_same_znodes(sides, without))
     for broker in sorted(sides.ours.running):
         _cluster(sides, broker, topics)
         _log_dirs(sides, broker, topics)
@@ -30,15 +29,19 @@ def ask_all(sides: Sides, *topics: str, groups: Sequence[str] = (), without: Seq
                 _partition(sides, broker, topic, index, epoch)
         for group in groups:
             _group(sides, broker, group, topics)
-        sides.same(broker, "ListPartitionReassignments", 0, {"topics": None, "timeout_ms": 30_000})
+        sides.ask_until_equal(broker, "ListPartitionReassignments", 0, {"topics": None, "timeout_ms": 30_000})
 
 
 def _cluster(sides: Sides, broker: int, topics: Sequence[str]) -> None:
     asked = [{"name": topic, "topic_id": bytes(16)} for topic in (*topics, "no-such-topic")]
     known = {"topics": asked[:-1], "allow_auto_topic_creation": False}
-    sides.same(broker, "Metadata", 12, {"topics": asked, "allow_auto_topic_creation": False}, _without_addresses)
-    sides.same(broker, "Metadata", 1, known, _without_addresses)
-    sides.same(broker, "DescribeCluster", 1, {"include_cluster_authorized_operations": True}, _without_addresses)
+    sides.ask_until_equal(
+        broker, "Metadata", 12, {"topics": asked, "allow_auto_topic_creation": False}, _without_addresses
+    )
+    sides.ask_until_equal(broker, "Metadata", 1, known, _without_addresses)
+    sides.ask_until_equal(
+        broker, "DescribeCluster", 1, {"include_cluster_authorized_operations": True}, _without_addresses
+    )
 
 
 def _without_addresses(response: Body) -> Body:
@@ -56,7 +59,7 @@ def _without_addresses(response: Body) -> Body:
 
 def _log_dirs(sides: Sides, broker: int, topics: Sequence[str]) -> None:
     asked = [{"topic": topic, "partitions": [*range(4)]} for topic in topics]
-    sides.same(broker, "DescribeLogDirs", 4, {"topics": asked})
+    sides.ask_until_equal(broker, "DescribeLogDirs", 4, {"topics": asked})
 
 
 def _partition(sides: Sides, broker: int, topic: str, index: int, epoch: int | None) -> None:
@@ -64,10 +67,10 @@ def _partition(sides: Sides, broker: int, topic: str, index: int, epoch: int | N
         for time in _TIMES if current == -1 else (_LATEST,):
             wanted = {"partition_index": index, "current_leader_epoch": current, "timestamp": time}
             body = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": topic, "partitions": [wanted]}]}
-            sides.same(broker, "ListOffsets", 8, body)
+            sides.ask_until_equal(broker, "ListOffsets", 8, body)
         for asked in range((epoch or 0) + 2):
             wanted = {"partition": index, "current_leader_epoch": current, "leader_epoch": asked}
-            sides.same(
+            sides.ask_until_equal(
                 broker,
                 "OffsetForLeaderEpoch",
                 4,
@@ -92,13 +95,15 @@ def _fetch(sides: Sides, broker: int, topic: str, index: int, current: int, offs
         "session_id": 0, "session_epoch": -1, "topics": [{"topic": topic, "partitions": [wanted]}],
         "forgotten_topics_data": [], "rack_id": "",
     }  # fmt: skip
-    sides.same(broker, "Fetch", 12, body)
+    sides.ask_until_equal(broker, "Fetch", 12, body)
 
 
 def _group(sides: Sides, broker: int, group: str, topics: Sequence[str]) -> None:
-    sides.same(broker, "FindCoordinator", 4, {"key_type": 0, "coordinator_keys": [group]}, _without_coordinator_address)
+    sides.ask_until_equal(
+        broker, "FindCoordinator", 4, {"key_type": 0, "coordinator_keys": [group]}, _without_coordinator_address
+    )
     asked = [{"name": topic, "partition_indexes": [0, 1]} for topic in topics]
-    sides.same(
+    sides.ask_until_equal(
         broker, "OffsetFetch", 8, {"groups": [{"group_id": group, "topics": asked}], "require_stable": False}
     )  # fmt: skip
 
@@ -109,30 +114,30 @@ def _without_coordinator_address(response: Body) -> Body:
     return response
 
 
-def same_znodes(sides: Sides, without: Sequence[str] = ()) -> None:
+def assert_same_znodes(sides: Sides, without: Sequence[str] = ()) -> None:
     """Assert that both clusters have the same znodes, except for random values, addresses and the fields `without`."""
-    own = _OWN.union(without)
-    theirs, ours = (_comparable(side, own) for side in sides.both)
-    found = [
+    own_fields = _OWN_FIELDS.union(without)
+    theirs, ours = (_comparable(side, own_fields) for side in sides.both)
+    unequal = [
         f"{path}: Kafka {theirs.get(path)}, ours {ours.get(path)}"
         for path in sorted(theirs.keys() | ours.keys())
         if theirs.get(path) != ours.get(path)
     ]
-    assert not found, "\n".join(found)
+    assert not unequal, "\n".join(unequal)
 
 
-def _comparable(side: Side, own: frozenset[str]) -> dict[str, Any]:
+def _comparable(side: Side, own_fields: frozenset[str]) -> dict[str, Any]:
     return {
-        path: "<own>" if path.rpartition("/")[2] in own else _without(content, own)
+        path: "<own>" if path.rpartition("/")[2] in own_fields else _without(content, own_fields)
         for path, content in side.znodes().items()
     }
 
 
-def _without(value: Any, own: frozenset[str]) -> Any:
+def _without(value: Any, own_fields: frozenset[str]) -> Any:
     """Replace the fields that are the side's own, and sort each ISR."""
     if isinstance(value, dict):
         return {
-            name: "<own>" if name in own else sorted(each) if name == "isr" else _without(each, own)
+            name: "<own>" if name in own_fields else sorted(each) if name == "isr" else _without(each, own_fields)
             for name, each in value.items()
         }
     return value

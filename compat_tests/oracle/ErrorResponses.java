@@ -15,7 +15,7 @@ import org.apache.kafka.common.requests.AbstractRequest;
  * Reads lines "key version hex", each the body of a request. Prints for each the body, in hex, of the response that
  * Kafka's class of that request builds for UNSUPPORTED_VERSION.
  */
-public class ErrorAnswers {
+public class ErrorResponses {
     public static void main(String[] arguments) throws Exception {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         for (String line = in.readLine(); line != null; line = in.readLine()) {

@@ -1,8 +1,7 @@
-"""A transactional id on both brokers, and the requests of producers, brokers and administrators that name it.
+"""The client of a transactional id on both brokers: the requests of producers, brokers and administrators.
 
-Owns the state of a transaction's client (its producer id and epoch, its sequences), the wait until Kafka has written
-the markers after its response to EndTxn, and the queries of everything that is visible of a transaction. Every response
-is compared.
+Owns the client's state (producer id, epoch and sequences), the wait until Kafka has written the markers after its
+response to EndTxn, and the comparison of everything that is visible of a transaction. Every response is compared.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from compat_tests.oracle.schema import Body
 PARTITIONS = 3
 CONCURRENT_TRANSACTIONS = 51
 ONGOING = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
-FINALIZED, NEWEST_LEVEL, SAFE_DOWNGRADE = "transaction.version", 2, 2
+FEATURE, NEWEST_LEVEL, SAFE_DOWNGRADE = "transaction.version", 2, 2
 
 
 class Producer(NamedTuple):
@@ -34,18 +33,18 @@ class Producer(NamedTuple):
         return self._replace(epoch=self.epoch + epochs)
 
 
-NOBODY = Producer(-1, -1)
-Places = Sequence[tuple[str, Sequence[int]]]
+NO_PRODUCER = Producer(-1, -1)
+TopicPartitions = Sequence[tuple[str, Sequence[int]]]
 
 
-class Coordinated:
-    """One transactional id, with a topic and a group of the same name."""
+class TransactionalClient:
+    """The client of one transactional id, with a topic and a group of the same name."""
 
     def __init__(self, pair: Pair, name: str) -> None:
         self.pair = pair
         self.id = name
         self.topic = name
-        self.producer = NOBODY
+        self.producer = NO_PRODUCER
         self._sequences: dict[tuple[str, int, int], int] = {}
         until_transactions_are_coordinated(pair, name)
         until_coordinated(pair, name)
@@ -54,7 +53,7 @@ class Coordinated:
     # -- producers ------------------------------------------------------------------------------------------------
 
     def init(
-        self, version: int = 5, expected: Producer = NOBODY, *, timeout_ms: int = 60_000, name: str | None = ""
+        self, version: int = 5, expected: Producer = NO_PRODUCER, *, timeout_ms: int = 60_000, name: str | None = ""
     ) -> int:
         """Send InitProducerId and use its producer id and epoch from now on. Return the error."""
         body: Body = {
@@ -65,8 +64,8 @@ class Coordinated:
         }
         response = self.pair.ask("InitProducerId", version, body, learn=_learn)
         if not response["error_code"]:
-            self.producer = self._answered(response)
-        self.settle()
+            self.producer = self._producer_in(response)
+        self.wait_for_state()
         return int(response["error_code"])
 
     def begin(self, version: int = 5) -> None:
@@ -74,24 +73,23 @@ class Coordinated:
         while self.init(version) == CONCURRENT_TRANSACTIONS:
             pass
 
-    def add(self, *partitions: int, version: int = 3, by: Producer | None = None, places: Places = ()) -> None:
+    def add(self, *partitions: int, version: int = 3, by: Producer | None = None, topics: TopicPartitions = ()) -> None:
         """Send AddPartitionsToTxn as a client."""
         producer = by or self.producer
-        topics = self._topics(partitions, places)
         body = {
             "v3_and_below_transactional_id": self.id,
             "v3_and_below_producer_id": producer.id,
             "v3_and_below_producer_epoch": producer.epoch,
-            "v3_and_below_topics": topics,
+            "v3_and_below_topics": self._topics(partitions, topics),
         }
         self.pair.ask("AddPartitionsToTxn", version, body)
 
-    def added(
+    def transaction(
         self,
         *partitions: int,
         version: int = 5,
         by: Producer | None = None,
-        places: Places = (),
+        topics: TopicPartitions = (),
         verify: bool = False,
         name: str = "",
     ) -> Body:
@@ -102,7 +100,7 @@ class Coordinated:
             "producer_id": producer.id,
             "producer_epoch": producer.epoch,
             "verify_only": verify,
-            "topics": self._topics(partitions, places),
+            "topics": self._topics(partitions, topics),
         }
 
     def ask_as_broker(self, *transactions: Body, version: int = 5) -> None:
@@ -148,22 +146,22 @@ class Coordinated:
         transactional_id = (self.id if transactional else None) if name == "" else name
         (error,) = self.send((partition, records), version=version, name=transactional_id)
         if not error:
-            self.wrote(partition, at, producer)
+            self.set_sequence(partition, at, producer)
         return error
 
-    def wrote(self, partition: int, sequence: int, by: Producer | None = None) -> None:
-        """Remember the sequence of the producer's last record in the partition."""
+    def set_sequence(self, partition: int, sequence: int, by: Producer | None = None) -> None:
+        """Set the sequence of the producer's last record in the partition."""
         producer = by or self.producer
         self._sequences[_name_of(producer.id), producer.epoch, partition] = sequence + 1
 
     def records(self, by: Producer, sequence: int, *, transactional: bool = True) -> Callable[[Peer], bytes]:
         """Return a batch of one record, with each broker's own producer id."""
 
-        def of(peer: Peer) -> bytes:
+        def records_for(peer: Peer) -> bytes:
             id_ = peer.known[by.id.name] if isinstance(by.id, Var) else by.id
             return batch([b"v"], producer=(id_, by.epoch, sequence), transactional=transactional)
 
-        return of
+        return records_for
 
     def send(self, *parts: tuple[int, object], version: int, name: str | None, acks: int = -1) -> list[int]:
         """Send Produce to these partitions. Return their errors, in order."""
@@ -182,14 +180,14 @@ class Coordinated:
         }
         response = self.pair.ask("EndTxn", version, body, learn=_learn)
         if not response["error_code"] and version >= 5:
-            self.producer = self._answered(response)
-        self.settle()
+            self.producer = self._producer_in(response)
+        self.wait_for_state()
         return int(response["error_code"])
 
-    # -- looking at it --------------------------------------------------------------------------------------------
+    # -- observations ---------------------------------------------------------------------------------------------
 
-    def settle(self, *, until: Callable[[str], bool] = lambda state: state not in ONGOING) -> None:
-        """Wait until both brokers have completed the pending step of the transaction, such as its markers."""
+    def wait_for_state(self, *, until: Callable[[str], bool] = lambda state: state not in ONGOING) -> None:
+        """Wait on both brokers for a transaction state, by default one without pending markers."""
         for peer in (self.pair.kafka, self.pair.ours):
             while True:
                 response = peer.ask("DescribeTransactions", 0, {"transactional_ids": [self.id]})
@@ -201,7 +199,7 @@ class Coordinated:
         state: Body = response["transaction_states"][0]
         return state
 
-    def look(self) -> None:
+    def compare(self) -> None:
         """Compare everything that is visible of the transaction, in the coordinator and in its partitions."""
         self.describe()
         self.pair.ask("ListTransactions", 2, {"transactional_id_pattern": self.id})
@@ -227,11 +225,11 @@ class Coordinated:
                 partition["records"] = [(*each[:4], *each[5:7]) for each in partition["records"]]
         return response
 
-    def _topics(self, partitions: Sequence[int], places: Places) -> list[Body]:
-        named = [(self.topic, partitions)] if partitions else []
-        return [{"name": topic, "partitions": list(indexes)} for topic, indexes in (*named, *places)]
+    def _topics(self, partitions: Sequence[int], topics: TopicPartitions) -> list[Body]:
+        own = [(self.topic, partitions)] if partitions else []
+        return [{"name": topic, "partitions": list(indexes)} for topic, indexes in (*own, *topics)]
 
-    def _answered(self, response: Body) -> Producer:
+    def _producer_in(self, response: Body) -> Producer:
         name = str(response["producer_id"]).strip("<>")
         return Producer(Var(name), response["producer_epoch"])
 
@@ -256,7 +254,7 @@ def finalize(peers: Sequence[Peer], level: int) -> None:
         if _finalized(peer) == level:
             continue
         downgrade = _finalized(peer) > level
-        update = {"feature": FINALIZED, "max_version_level": level, "upgrade_type": SAFE_DOWNGRADE if downgrade else 1}
+        update = {"feature": FEATURE, "max_version_level": level, "upgrade_type": SAFE_DOWNGRADE if downgrade else 1}
         response = peer.ask("UpdateFeatures", 1, {"timeout_ms": 20_000, "feature_updates": [update]})
         assert not any(each["error_code"] for each in (response, *response["results"])), response
         while _finalized(peer) != level:
@@ -266,7 +264,7 @@ def finalize(peers: Sequence[Peer], level: int) -> None:
 def _finalized(peer: Peer) -> int:
     response = peer.ask("ApiVersions", 3, {"client_software_name": "oracle", "client_software_version": "1"})
     levels = {each["name"]: each["max_version_level"] for each in response["finalized_features"]}
-    return int(levels.get(FINALIZED, 0))
+    return int(levels.get(FEATURE, 0))
 
 
 def verify_partitions(peers: Sequence[Peer], enabled: bool) -> None:
