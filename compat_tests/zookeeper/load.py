@@ -1,7 +1,7 @@
-"""Clients that work all the time while the brokers of a cluster change, and the checks of their results.
+"""Clients that work without a break while the brokers of a cluster change, and the checks of their results.
 
 Two idempotent producers, a group with one consumer, and a client that queries latest and committed offsets. Each thread
-records violations; `finish` checks that all records are there. When the whole cluster is killed, `cut` ends the
+records violations; `finish` checks that all records are stored. When the whole cluster is killed, `cut` ends the
 clients; new clients continue with the next cluster.
 """
 
@@ -25,7 +25,7 @@ _BURST = 10
 flight and more to send, librdkafka's idempotent producer polls without a pause, on a thread for each broker, and takes
 the processors that the brokers on the same machine need to respond."""
 _COMMIT_S = 0.5
-_LOOK_S = 0.25
+_WATCH_S = 0.25
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
 
@@ -65,7 +65,7 @@ class Load:
         self._producers = range(self._producers.stop, self._producers.stop + _PRODUCERS)
         self._threads = [threading.Thread(target=self._produce, args=(number,)) for number in self._producers]
         # Daemon threads, because librdkafka may wait without end for the response of a broker that is gone.
-        self._threads += [threading.Thread(target=work, daemon=True) for work in (self._consume, self._look)]
+        self._threads += [threading.Thread(target=work, daemon=True) for work in (self._consume, self._watch_offsets)]
         for thread in self._threads:
             thread.start()
         return self
@@ -85,8 +85,8 @@ class Load:
 
     def until_more(self, count: int = 500) -> None:
         """Wait until `count` more values are acknowledged."""
-        wanted = self.acknowledged + count
-        _until(lambda: self.acknowledged >= wanted)
+        target = self.acknowledged + count
+        _until(lambda: self.acknowledged >= target)
         assert not self._wrong, self._wrong[:5]
 
     def cut(self) -> None:
@@ -99,8 +99,8 @@ class Load:
             thread.join()
 
     def finish(self, bootstrap_servers: str) -> None:
-        """Assert that every acknowledged value is there once and in order, and that the group has read them all. Values
-        that were sent and not acknowledged before a cut may be there."""
+        """Assert that every acknowledged value is stored once and in order, and that the group has read all of them.
+        Values without an acknowledgement before a cut may be stored."""
         assert not self._wrong, self._wrong[:5]
         found: dict[tuple[int, int], list[int]] = defaultdict(list)
         consumer = self._consumer("no-group", **{"bootstrap.servers": bootstrap_servers})
@@ -121,8 +121,8 @@ class Load:
         }
         assert self.acknowledged == sum(least for least, _ in expected.values())
         assert found.keys() <= expected.keys()
-        there = {key: len(found[key]) for key in expected}
-        assert {key: there[key] for key, (least, most) in expected.items() if not least <= there[key] <= most} == {}
+        stored = {key: len(found[key]) for key in expected}
+        assert {key: stored[key] for key, (least, most) in expected.items() if not least <= stored[key] <= most} == {}
 
     # -- the threads --------------------------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class Load:
         if self._cut.is_set():
             producer.purge()
         if producer.flush(WAIT_S):
-            self._wrong.append(f"producer {number} could not send all it had")
+            self._wrong.append(f"producer {number} has unsent values")
 
     def _consume(self) -> None:
         """Consume as the group, from the committed offsets on after every assignment."""
@@ -179,7 +179,7 @@ class Load:
                 deadline = time.monotonic() + WAIT_S
             message = consumer.poll(0.1)
             if message is not None and message.error() is None:
-                self._saw(positions, cast(int, message.partition()), cast(int, message.offset()))
+                self._check_offset(positions, cast(int, message.partition()), cast(int, message.offset()))
             if time.monotonic() - committed_at > _COMMIT_S and positions:
                 committed_at = time.monotonic()
                 try:
@@ -192,12 +192,14 @@ class Load:
                     self._committed[index] = max(self._committed[index], offset)
         consumer.close()
 
-    def _saw(self, positions: dict[int, int], partition: int, offset: int) -> None:
+    def _check_offset(self, positions: dict[int, int], partition: int, offset: int) -> None:
         expected = positions.get(partition)
         if expected is not None and offset != expected:
-            self._wrong.append(f"partition {partition}: the reader got {offset} where {expected} comes next")
+            self._wrong.append(f"partition {partition}: the consumer read offset {offset}, expected {expected}")
         if offset > self._read_to[partition]:
-            self._wrong.append(f"partition {partition}: the reader never got {self._read_to[partition]} to {offset}")
+            self._wrong.append(
+                f"partition {partition}: the consumer skipped offsets {self._read_to[partition]} to {offset}"
+            )
         positions[partition] = offset + 1
         self._read_to[partition] = max(self._read_to[partition], offset + 1)
 
@@ -206,10 +208,10 @@ class Load:
             consumer.get_watermark_offsets(each, WAIT_S)[1] for each in self._partitions
         ]
 
-    def _look(self) -> None:
+    def _watch_offsets(self) -> None:
         """Record a violation if a latest or committed offset goes back."""
         consumer = self._consumer("readers")
-        while not self._ending.wait(_LOOK_S):
+        while not self._ending.wait(_WATCH_S):
             latest, committed = self._latest, self._committed.copy()
             try:
                 ends = [consumer.get_watermark_offsets(each, 5.0)[1] for each in self._partitions]
@@ -233,5 +235,5 @@ class Load:
 def _until(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + WAIT_S
     while not condition():
-        assert time.monotonic() < deadline, f"did not come true in {WAIT_S:g} s"
+        assert time.monotonic() < deadline, f"condition is not true after {WAIT_S:g} s"
         time.sleep(0.05)

@@ -45,7 +45,7 @@ def mixed(cluster: ZooKeeperCluster) -> ZooKeeperCluster:
     return cluster
 
 
-def some(count: int = 500) -> list[bytes]:
+def new_values(count: int = 500) -> list[bytes]:
     """Return new values."""
     return [b"%d" % next(_numbers) for _ in range(count)]
 
@@ -55,15 +55,15 @@ def test_three_brokers_continue_when_the_controller_is_killed(cluster: ZooKeeper
         cluster.odradek(broker)
     cluster.until(lambda: len(cluster.admin().list_topics(timeout=10).brokers) == 3)
     cluster.create("t", [[1, 2, 3], [2, 3, 1], [3, 1, 2]])
-    cluster.produce("t", some())
+    cluster.produce("t", new_values())
     assert cluster.read_as_group("t", "g", 500) == 500
     victim = cluster.controller()
     cluster.brokers[victim].kill()
-    cluster.produce("t", some())
+    cluster.produce("t", new_values())
     cluster.until(lambda: cluster.controller() not in (victim, -1))
     cluster.brokers[victim].start()
     cluster.until(lambda: cluster.in_sync("t") == [{1, 2, 3}] * 3)
-    cluster.produce("t", some())
+    cluster.produce("t", new_values())
     assert cluster.read_as_group("t", "g", 1000) == 1000
     cluster.assert_all_stored_once("t")
 
@@ -73,13 +73,13 @@ def test_a_broker_paused_beyond_its_session_timeout_returns(cluster: ZooKeeperCl
         cluster.odradek(broker)
     cluster.until(lambda: len(cluster.admin().list_topics(timeout=10).brokers) == 3)
     cluster.create("t", [[1, 2, 3]])
-    sleeper = cluster.brokers[1]
-    assert isinstance(sleeper, OdradekBroker)
-    sleeper.pause()
-    cluster.produce("t", some())
-    sleeper.resume()
+    paused = cluster.brokers[1]
+    assert isinstance(paused, OdradekBroker)
+    paused.pause()
+    cluster.produce("t", new_values())
+    paused.resume()
     cluster.until(lambda: cluster.in_sync("t") == [{1, 2, 3}])
-    cluster.produce("t", some())
+    cluster.produce("t", new_values())
     cluster.assert_all_stored_once("t")
 
 
@@ -88,14 +88,14 @@ def test_brokers_of_kafka_and_odradek_form_one_cluster(mixed: ZooKeeperCluster, 
     mixed.make_controller(controller)
     mixed.create("t", [[1, KAFKA, 2], [KAFKA, 2, 1], [2, 1, KAFKA]])
     mixed.until(lambda: mixed.leaders("t") == [1, KAFKA, 2])
-    mixed.produce("t", some())
+    mixed.produce("t", new_values())
     assert mixed.read_as_group("t", "g", 500) == 500
     mixed.brokers[2].stop()
     mixed.until(lambda: mixed.leaders("t")[2] == 1)
-    mixed.produce("t", some())
+    mixed.produce("t", new_values())
     mixed.brokers[2].start()
     mixed.until(lambda: mixed.in_sync("t") == [{1, 2, KAFKA}] * 3)
-    mixed.produce("t", some())
+    mixed.produce("t", new_values())
     mixed.assert_all_stored_once("t")
     mixed.delete("t")
 
@@ -103,15 +103,15 @@ def test_brokers_of_kafka_and_odradek_form_one_cluster(mixed: ZooKeeperCluster, 
 def test_kafkas_broker_is_killed_as_controller_and_leader(mixed: ZooKeeperCluster) -> None:
     mixed.make_controller(KAFKA)
     mixed.create("t", [[KAFKA, 1, 2], [KAFKA, 2, 1]])
-    mixed.produce("t", some())
+    mixed.produce("t", new_values())
     mixed.brokers[KAFKA].kill()
-    mixed.produce("t", some())
+    mixed.produce("t", new_values())
     assert mixed.controller() in (1, 2)
     mixed.brokers[KAFKA].start()
     mixed.until(lambda: mixed.in_sync("t") == [{1, 2, KAFKA}] * 2)
-    mixed.produce("t", some())
+    mixed.produce("t", new_values())
     mixed.brokers[KAFKA].stop()
-    mixed.produce("t", some())
+    mixed.produce("t", new_values())
     mixed.assert_all_stored_once("t")
 
 
@@ -125,14 +125,14 @@ def test_controllers_and_brokers_use_the_control_plane_listener(cluster: ZooKeep
     cluster.until(lambda: len(cluster.admin().list_topics(timeout=10).brokers) == 3)
     cluster.make_controller(controller)
     cluster.create("t", [[1, KAFKA, 2], [KAFKA, 2, 1], [2, 1, KAFKA]])
-    cluster.produce("t", some())
+    cluster.produce("t", new_values())
     for tap in taps.values():
         tap.api_keys.clear()
     # The leader that is not the controller is of the other kind, and sends AlterPartition when broker 2 is back.
     cluster.brokers[2].stop()
     cluster.brokers[2].start()
     cluster.until(lambda: cluster.in_sync("t") == [{1, 2, KAFKA}] * 3)
-    cluster.produce("t", some())
+    cluster.produce("t", new_values())
     cluster.assert_all_stored_once("t")
     cluster.delete("t")
     other_taps = [tap for broker, tap in taps.items() if broker != controller]
@@ -162,18 +162,18 @@ def test_other_brokers_lead_after_a_log_directory_failure(
     others = [broker for broker in (1, 2, KAFKA) if broker != victim]
     cluster.create("t", [[victim, *others]] * 4, segment_bytes="1100000")
     cluster.until(lambda: cluster.leaders("t") == [victim] * 4)
-    cluster.produce("t", some())
+    cluster.produce("t", new_values())
     failing = {int(path.name[2:]) for path in directories[0].glob("t-?")}
     assert failing
     assert failing != {0, 1, 2, 3}
     directories[0].rename(tmp_path / "gone")
     directories[0].touch()
     # The active segment of each partition fills up: the next one needs the directory.
-    cluster.produce("t", [value + b"x" * 1000 for value in some(12_000)])
+    cluster.produce("t", [value + b"x" * 1000 for value in new_values(12_000)])
     expected = [others[0] if index in failing else victim for index in range(4)]
     cluster.until(lambda: cluster.leaders("t") == expected, expected)
     cluster.until(lambda: cluster.in_sync("t")[min(failing)] == set(others))
-    cluster.produce("t", some())
+    cluster.produce("t", new_values())
     cluster.assert_all_stored_once("t")
     assert cluster.controller() == controller, cluster.brokers[controller].log_tail()
 
@@ -191,7 +191,7 @@ def children(cluster: ZooKeeperCluster, path: str) -> list[str]:
 def test_kafkas_broker_deletes_a_topic_deleted_while_it_was_down(mixed: ZooKeeperCluster, tmp_path: Path) -> None:
     mixed.make_controller(1)
     mixed.create("t", [[1, 2, KAFKA], [KAFKA, 1, 2]])
-    mixed.produce("t", some())
+    mixed.produce("t", new_values())
     kafka = mixed.brokers[KAFKA]
     kafka.kill()
     mixed.until(lambda: mixed.in_sync("t") == [{1, 2}] * 2)

@@ -1,4 +1,4 @@
-"""The consumers of Kafka 1.1 that keep their groups in ZooKeeper, high-level and simple, on brokers of ours over it."""
+"""The consumers of Kafka 1.1 that keep their groups in ZooKeeper, high-level and simple, with Odradek's brokers."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ class Group:
         self._cluster.until(lambda: self._owned() == shares, shares)
 
     def until_read(self, values: set[str]) -> None:
-        def everything() -> bool:
+        def all_read() -> bool:
             for tool in self._running.values():
                 while tool.poll_line(0.01) is not None:
                     pass
             return {*self.read, *(line for tool in self._running.values() for line in tool.lines)} >= values
 
-        self._cluster.until(everything, f"to have read {self.topic}")
+        self._cluster.until(all_read, f"values of {self.topic} are unread")
 
     def committed(self) -> dict[int, int]:
         """Return the group's offsets in ZooKeeper by partition."""
@@ -121,7 +121,7 @@ def topic(cluster: ZooKeeperCluster) -> str:
     return name
 
 
-def _produced(cluster: ZooKeeperCluster, topic: str, count: int = 200) -> set[str]:
+def _produce(cluster: ZooKeeperCluster, topic: str, count: int = 200) -> set[str]:
     values = [f"{next(_numbers)}" for _ in range(count)]
     cluster.produce(topic, [value.encode() for value in values])
     return set(values)
@@ -131,15 +131,15 @@ def _ends(cluster: ZooKeeperCluster, topic: str) -> dict[int, int]:
     """Return the end offsets by partition."""
     found = {}
     for partition, leader in enumerate(cluster.leaders(topic)):
-        with _asking(cluster, leader) as ask:
+        with _connection(cluster, leader) as ask:
             wanted = {"name": topic, "partitions": [{"partition_index": partition, "timestamp": -1}]}
             response = ask("ListOffsets", 1, {"replica_id": -1, "topics": [wanted]})
         found[partition] = response["topics"][0]["partitions"][0]["offset"]
     return found
 
 
-class _asking:
-    """A context manager: a connection to a broker."""
+class _connection:
+    """A context manager with a connection to a broker; it returns the function that sends requests."""
 
     def __init__(self, cluster: ZooKeeperCluster, broker: int) -> None:
         self._peer = Peer("ours", cluster.brokers[broker].bootstrap_servers)
@@ -152,15 +152,15 @@ class _asking:
 
 
 def _fetched(cluster: ZooKeeperCluster, group: str, topic: str, version: int = 0) -> dict[int, int]:
-    """Return the offsets of OffsetFetch: of ZooKeeper in version 0, of the coordinator in version 1."""
-    with _asking(cluster, _coordinator(cluster, group) if version else 2) as ask:
+    """Return the offsets of OffsetFetch: version 0 reads ZooKeeper, version 1 the coordinator."""
+    with _connection(cluster, _coordinator(cluster, group) if version else 2) as ask:
         asked = {"name": topic, "partition_indexes": [0, 1, 2, 3]}
         response = ask("OffsetFetch", version, {"group_id": group, "topics": [asked]})
     return {each["partition_index"]: each["committed_offset"] for each in response["topics"][0]["partitions"]}
 
 
 def _coordinator(cluster: ZooKeeperCluster, group: str) -> int:
-    with _asking(cluster, 1) as ask:
+    with _connection(cluster, 1) as ask:
         return int(ask("FindCoordinator", 0, {"key": group})["node_id"])
 
 
@@ -170,21 +170,21 @@ def test_old_consumers_rebalance_when_one_leaves_or_dies(
     group = group_of(topic)
     group.join("a")
     group.until_owned(a=4)
-    values = _produced(cluster, topic)
+    values = _produce(cluster, topic)
     group.until_read(values)
     group.join("b")
     group.until_owned(a=2, b=2)
-    values |= _produced(cluster, topic)
+    values |= _produce(cluster, topic)
     group.until_read(values)
     group.leave("a")
     group.until_owned(b=4)
-    values |= _produced(cluster, topic)
+    values |= _produce(cluster, topic)
     group.until_read(values)
     group.join("c")
     group.until_owned(b=2, c=2)
     group.kill("b")
     group.until_owned(c=4)
-    values |= _produced(cluster, topic)
+    values |= _produce(cluster, topic)
     group.until_read(values)
     group.leave("c")
 
@@ -198,23 +198,23 @@ def test_a_consumer_follows_the_leaders_through_a_broker_restart(
 ) -> None:
     group = group_of(topic)
     group.join("a")
-    values = _produced(cluster, topic)
+    values = _produce(cluster, topic)
     group.until_read(values)
     cluster.brokers[2].stop()
     try:
-        values |= _produced(cluster, topic)
+        values |= _produce(cluster, topic)
         group.until_read(values)
     finally:
         cluster.brokers[2].start()
     cluster.until(lambda: cluster.in_sync(topic) == [{1, 2, 3}] * 4)
     cluster.brokers[1].kill()
     try:
-        values |= _produced(cluster, topic)
+        values |= _produce(cluster, topic)
         group.until_read(values)
     finally:
         cluster.brokers[1].start()
     cluster.until(lambda: cluster.in_sync(topic) == [{1, 2, 3}] * 4)
-    values |= _produced(cluster, topic)
+    values |= _produce(cluster, topic)
     group.until_read(values)
     group.leave("a")
     assert group.committed() == _ends(cluster, topic)
@@ -232,24 +232,24 @@ def test_a_consumer_reads_added_partitions(
     )
     group.until_owned(a=6)
     cluster.until(lambda: len(cluster.leaders(topic)) == 6 and -1 not in cluster.leaders(topic))
-    group.until_read(_produced(cluster, topic))
+    group.until_read(_produce(cluster, topic))
 
 
 def test_a_consumer_begins_at_an_offset_of_offset_commit_v0(
     cluster: ZooKeeperCluster, group_of: Callable[..., Group], topic: str
 ) -> None:
-    _produced(cluster, topic)
+    _produce(cluster, topic)
     group = group_of(topic)
     ends = _ends(cluster, topic)
     wanted = [
         {"partition_index": index, "committed_offset": end, "committed_metadata": ""} for index, end in ends.items()
     ]
-    with _asking(cluster, 3) as ask:
+    with _connection(cluster, 3) as ask:
         response = ask("OffsetCommit", 0, {"group_id": group.name, "topics": [{"name": topic, "partitions": wanted}]})
     assert [each["error_code"] for each in response["topics"][0]["partitions"]] == [0] * 4
     assert group.committed() == ends
 
-    values = _produced(cluster, topic)
+    values = _produce(cluster, topic)
     group.join("a")
     group.until_read(values)
     group.leave("a")
@@ -261,14 +261,14 @@ def test_dual_commit_writes_offsets_to_kafka_and_zookeeper(
 ) -> None:
     group = group_of(topic, "offsets.storage=kafka", "dual.commit.enabled=true")
     group.join("a")
-    values = _produced(cluster, topic)
+    values = _produce(cluster, topic)
     group.until_read(values)
     group.leave("a")
     ends = _ends(cluster, topic)
     assert group.committed() == ends
     assert _fetched(cluster, group.name, topic, version=1) == ends
 
-    values = _produced(cluster, topic)
+    values = _produce(cluster, topic)
     only_kafka = group_of(topic, "offsets.storage=kafka", "dual.commit.enabled=false")
     only_kafka.join("b")
     only_kafka.until_read(values)
@@ -319,7 +319,7 @@ def test_kafkas_tool_reads_the_znodes_of_a_group(
 ) -> None:
     group = group_of(topic)
     group.join("a")
-    values = _produced(cluster, topic)
+    values = _produce(cluster, topic)
     group.until_read(values)
     (registered,) = zookeeper.get_children(f"/consumers/{group.name}/ids")
     found = json.loads(zookeeper.get(f"/consumers/{group.name}/ids/{registered}")[0])

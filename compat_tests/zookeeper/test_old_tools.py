@@ -1,6 +1,6 @@
-"""Tools that write requests for the controller into ZooKeeper, as those of Kafka 1.1 do, and Kafka's later tools.
+"""Tools of Kafka 1.1, which write requests for the controller into znodes, and Kafka's later tools.
 
-Each tool writes a znode, and Odradek's brokers act on it as Kafka's do.
+Odradek's brokers act on each znode as Kafka's do.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Transactions in a cluster of Kafka's brokers and ours over ZooKeeper: committed records are there once and aborted
-ones are not, with any broker as coordinator, leader or controller, and with a failover after any step."""
+"""Transactions in a cluster of Kafka's brokers and ours over ZooKeeper: consumers read committed records once and no
+aborted ones, with any broker as coordinator, leader or controller, and with a failover after any step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odradek_peers import ZooKeeperServer
 from compat_tests.clients.transformers import ConfluentTransformer
 from compat_tests.isolation import values
 from compat_tests.zookeeper.cluster import OdradekBroker, ZooKeeperCluster
-from compat_tests.zookeeper.transactions import Transactions, coordinator, elect_preferred, named_for
+from compat_tests.zookeeper.transactions import Transactions, coordinator, elect_preferred, name_coordinated_by
 
 pytestmark = pytest.mark.peers
 
@@ -65,10 +65,10 @@ def committed(cluster: ZooKeeperCluster, topic: str) -> Counter[bytes]:
 
 
 class Walk:
-    """A transaction that stops after a step, and later continues with the remaining steps."""
+    """A transaction that pauses after the step `stop`, and later continues with the remaining steps."""
 
     def __init__(self, cluster: ZooKeeperCluster, topic: str, broker: int, stop: str, *, commit: bool) -> None:
-        name = named_for(cluster, f"{topic}-{stop}-{commit}", broker)
+        name = name_coordinated_by(cluster, f"{topic}-{stop}-{commit}", broker)
         self.transactions = Transactions(cluster, name)
         self.commit = commit
         self.stop = stop
@@ -87,7 +87,7 @@ class Walk:
         for step in self._left:
             self._take(step)
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         self._left = iter(STEPS)
         self.resume()
 
@@ -95,18 +95,18 @@ class Walk:
         return self.transactions.state() == ("CompleteCommit" if self.commit else "CompleteAbort")
 
     def _take(self, step: str) -> None:
-        mine = self.transactions
+        transactions = self.transactions
         match step:
             case "begun":
-                mine.init()
+                transactions.init()
             case "added":
-                mine.add(self._topic, 0, 1, 2)
+                transactions.add(self._topic, 0, 1, 2)
             case "produced":
-                assert [mine.produce(self._topic, each, self.value) for each in range(3)] == [0, 0, 0]
+                assert [transactions.produce(self._topic, each, self.value) for each in range(3)] == [0, 0, 0]
             case "consumed":
-                mine.send_offset(self._topic, 0, 1 + mine.identity.epoch)
+                transactions.send_offset(self._topic, 0, 1 + transactions.identity.epoch)
             case "ended":
-                assert mine.end(commit=self.commit) == 0
+                assert transactions.end(commit=self.commit) == 0
 
 
 @pytest.mark.parametrize("controller", BOTH)
@@ -114,8 +114,8 @@ class Walk:
 def test_a_coordinator_of_the_other_kind_completes_a_transaction(
     cluster: ZooKeeperCluster, victim: int, controller: int
 ) -> None:
-    """The witness, which leads one of the partitions, is paused, so that the coordinator cannot complete the markers
-    between its response to EndTxn and its death."""
+    """The test pauses the witness, which leads one of the partitions, so that the coordinator cannot complete the
+    markers between its response to EndTxn and its death."""
     cluster.make_controller(controller)
     topic = topic_of(cluster, [OURS, KAFKA], [KAFKA, OURS], [WITNESS, OURS])
     walks = [Walk(cluster, topic, victim, stop, commit=commit) for stop in STEPS for commit in (True, False)]
@@ -137,15 +137,17 @@ def test_a_coordinator_of_the_other_kind_completes_a_transaction(
     finally:
         witness.resume()
     successor = KAFKA if victim == OURS else OURS
-    cluster.until(lambda: coordinator(cluster, walks[0].transactions.name) == successor, "the other one coordinates")
+    cluster.until(
+        lambda: coordinator(cluster, walks[0].transactions.name) == successor, "the other broker is not the coordinator"
+    )
     for walk in walks:
         walk.resume()
-    wanted = Counter({walk.value: 3 for walk in walks if walk.commit})
-    _are_as_wanted(cluster, topic, walks, wanted)
+    expected = Counter({walk.value: 3 for walk in walks if walk.commit})
+    _assert_outcomes(cluster, topic, walks, expected)
     before = {walk.value: walk.transactions.identity for walk in walks}
 
     cluster.brokers[victim].start()
-    _everybody_is_back(cluster, victim, topic, walks[0].transactions.name)
+    _restore_leaders(cluster, victim, topic, walks[0].transactions.name)
     for walk in walks:
         old = Transactions(cluster, walk.transactions.name)
         old.identity = before[walk.value]
@@ -153,29 +155,29 @@ def test_a_coordinator_of_the_other_kind_completes_a_transaction(
         assert walk.transactions.identity.producer_id == old.identity.producer_id
         assert walk.transactions.identity.epoch > old.identity.epoch
         assert old.end(commit=True) in FENCED
-        walk.begin_anew()
-    _are_as_wanted(cluster, topic, walks, wanted + wanted)
+        walk.restart()
+    _assert_outcomes(cluster, topic, walks, expected + expected)
 
 
-def _are_as_wanted(cluster: ZooKeeperCluster, topic: str, walks: list[Walk], wanted: Counter[bytes]) -> None:
+def _assert_outcomes(cluster: ZooKeeperCluster, topic: str, walks: list[Walk], expected: Counter[bytes]) -> None:
     cluster.until(lambda: all(walk.is_complete() for walk in walks), lambda: [w.transactions.state() for w in walks])
-    assert committed(cluster, topic) == wanted
+    assert committed(cluster, topic) == expected
     for walk in walks:
         offset = 1 + walk.transactions.identity.epoch if walk.commit else -1
         assert walk.transactions.committed_offset(topic, 0) == offset, walk.value
 
 
-def _everybody_is_back(cluster: ZooKeeperCluster, broker: int, topic: str, transactional_id: str) -> None:
-    """Wait until the broker is in sync everywhere, and make the preferred replicas leaders again."""
+def _restore_leaders(cluster: ZooKeeperCluster, broker: int, topic: str, transactional_id: str) -> None:
+    """Wait until the broker's replicas are in sync, and elect the preferred leaders."""
     for each in (topic, STATE, OFFSETS):
         cluster.until(lambda each=each: set(BOTH) <= set.union(*cluster.in_sync(each)), each)  # type: ignore[misc]
         cluster.until(lambda each=each: cluster.in_sync(each)[:2] == [set(BOTH)] * 2, each)  # type: ignore[misc]
 
-    def as_at_first() -> bool:
+    def restored() -> bool:
         led = all(cluster.leaders(each)[:2] == [*BOTH] for each in (topic, STATE, OFFSETS))
         return led and coordinator(cluster, transactional_id) == broker
 
-    elect_preferred(cluster, as_at_first)
+    elect_preferred(cluster, restored)
 
 
 @pytest.mark.parametrize("controller", BOTH)
@@ -190,15 +192,15 @@ def test_records_are_transformed_exactly_once(
     source, target = topic_of(cluster, [group_coordinator, other]), topic_of(cluster, [1, 3], [3, 1])
     read = [b"%s-%d" % (source.encode(), number) for number in range(60)]
     cluster.produce(source, read)
-    transformer, taken = ConfluentTransformer(), 0
-    group = named_for(cluster, f"group-{source}", group_coordinator, GROUP)
-    name = named_for(cluster, f"id-{source}", transaction_coordinator)
+    transformer, position = ConfluentTransformer(), 0
+    group = name_coordinated_by(cluster, f"group-{source}", group_coordinator, GROUP)
+    name = name_coordinated_by(cluster, f"id-{source}", transaction_coordinator)
     for commit in (False, True, False, True):
         found = transformer.transform(
             cluster.bootstrap_servers, source, target, group=group, transactional_id=name, count=30, commit=commit
         )
-        assert found == read[taken : taken + 30]
-        taken += 30 * commit
+        assert found == read[position : position + 30]
+        position += 30 * commit
     assert Transactions(cluster, name, group).committed_offset(source, 0) == 60
     assert committed(cluster, target) == Counter(value.upper() for value in read)
 
@@ -208,13 +210,13 @@ def test_leaders_verify_with_a_coordinator_of_the_other_kind(
     cluster: ZooKeeperCluster, transaction_coordinator: int
 ) -> None:
     topic = topic_of(cluster, [OURS, KAFKA], [KAFKA, OURS])
-    name = named_for(cluster, f"id-{topic}", transaction_coordinator)
-    mine = Transactions(cluster, name)
-    mine.init()
-    assert [mine.produce(topic, each, b"early") for each in (0, 1)] == [ABORTABLE, ABORTABLE]
-    mine.add(topic, 0, 1)
-    assert [mine.produce(topic, each, b"added") for each in (0, 1)] == [0, 0]
-    assert mine.end(commit=True) == 0
-    cluster.until(lambda: mine.state() == "CompleteCommit")
-    assert [mine.produce(topic, each, b"late") for each in (0, 1)] == [ABORTABLE, ABORTABLE]
+    name = name_coordinated_by(cluster, f"id-{topic}", transaction_coordinator)
+    transactions = Transactions(cluster, name)
+    transactions.init()
+    assert [transactions.produce(topic, each, b"early") for each in (0, 1)] == [ABORTABLE, ABORTABLE]
+    transactions.add(topic, 0, 1)
+    assert [transactions.produce(topic, each, b"added") for each in (0, 1)] == [0, 0]
+    assert transactions.end(commit=True) == 0
+    cluster.until(lambda: transactions.state() == "CompleteCommit")
+    assert [transactions.produce(topic, each, b"late") for each in (0, 1)] == [ABORTABLE, ABORTABLE]
     assert committed(cluster, topic) == Counter({b"added": 2})

@@ -1,6 +1,6 @@
-"""The producer of one transactional id as single requests, so that a test can stop after any step.
+"""The producer of one transactional id, one request at a time, so that a test can stop after any step.
 
-Finds the present coordinators and leaders, and repeats a request after a retriable error.
+Finds the current coordinators and leaders, and repeats a request after a retriable error.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _LATEST_OF_VERSION_1 = {
     "Produce": 11,
 }
 """The request versions of clients with version 1 of the transaction protocol."""
-# Retriable errors: a leader or coordinator moves, loads, or still completes the transaction before.
-_FOR_A_WHILE = {3, 5, 6, 7, 14, 15, 16, 19, 20, 51, 56}
+# Retriable errors: a leader or coordinator moves, loads, or has not completed the previous transaction yet.
+_RETRIABLE = {3, 5, 6, 7, 14, 15, 16, 19, 20, 51, 56}
 _PAUSE_S = 0.05
 # Longer than any test waits: no transaction is aborted because of its timeout.
 _TIMEOUT_MS = 600_000
@@ -40,7 +40,7 @@ class Identity(NamedTuple):
 
 
 class Transactions:
-    """`name` is the transactional id."""
+    """The requests of one transactional producer. `name` is the transactional id."""
 
     def __init__(self, cluster: ZooKeeperCluster, name: str, group: str = "") -> None:
         self._cluster = cluster
@@ -61,7 +61,7 @@ class Transactions:
         return self.identity
 
     def add(self, topic: str, *partitions: int) -> None:
-        body = {f"v3_and_below_{name}": value for name, value in self._who().items()}
+        body = {f"v3_and_below_{name}": value for name, value in self._producer_fields().items()}
         body["v3_and_below_topics"] = [{"name": topic, "partitions": [*partitions]}]
         response = self._to_coordinator("AddPartitionsToTxn", body)
         errors = _errors(response["results_by_topic_v3_and_below"], "results_by_partition", "partition_error_code")
@@ -78,7 +78,7 @@ class Transactions:
         def leader() -> int:
             return self._cluster.leaders(topic)[partition]
 
-        response = self._ask_until_final("Produce", body, leader)
+        response = self._ask_until_not_retriable("Produce", body, leader)
         error = int(response["responses"][0]["partition_responses"][0]["error_code"])
         if not error:
             self._sequences[topic, partition] = sequence + len(values)
@@ -86,7 +86,7 @@ class Transactions:
 
     def send_offset(self, topic: str, partition: int, offset: int) -> None:
         """Send AddOffsetsToTxn and TxnOffsetCommit with the group's offset."""
-        response = self._to_coordinator("AddOffsetsToTxn", {**self._who(), "group_id": self.group})
+        response = self._to_coordinator("AddOffsetsToTxn", {**self._producer_fields(), "group_id": self.group})
         assert response["error_code"] == 0, response
         row = {
             "partition_index": partition,
@@ -94,18 +94,24 @@ class Transactions:
             "committed_leader_epoch": -1,
             "committed_metadata": "",
         }
-        who = {**self._who(), "group_id": self.group, "generation_id": -1, "member_id": "", "group_instance_id": None}
-        body = {**who, "topics": [{"name": topic, "partitions": [row]}]}
-        response = self._ask_until_final(
+        fields = {
+            **self._producer_fields(),
+            "group_id": self.group,
+            "generation_id": -1,
+            "member_id": "",
+            "group_instance_id": None,
+        }
+        body = {**fields, "topics": [{"name": topic, "partitions": [row]}]}
+        response = self._ask_until_not_retriable(
             "TxnOffsetCommit", body, lambda: coordinator(self._cluster, self.group, _GROUP)
         )
         assert set(_errors(response["topics"], "partitions")) == {0}, response
 
     def end(self, *, commit: bool) -> int:
         """Send EndTxn and return the error code."""
-        return int(self._to_coordinator("EndTxn", {**self._who(), "committed": commit})["error_code"])
+        return int(self._to_coordinator("EndTxn", {**self._producer_fields(), "committed": commit})["error_code"])
 
-    # -- what became of it --------------------------------------------------------------------------------------------
+    # -- the outcome --------------------------------------------------------------------------------------------------
 
     def state(self) -> str:
         """Return the transaction's state from DescribeTransactions; empty if the coordinator does not know the id."""
@@ -122,28 +128,28 @@ class Transactions:
         responses: list[Body] = []
 
         def stable() -> bool:
-            who = coordinator(self._cluster, self.group, _GROUP)
-            (response,) = _ask(self._cluster, who, "OffsetFetch", 8, body)["groups"]
+            fields = coordinator(self._cluster, self.group, _GROUP)
+            (response,) = _ask(self._cluster, fields, "OffsetFetch", 8, body)["groups"]
             responses.append(response)
             return not response["error_code"] and not response["topics"][0]["partitions"][0]["error_code"]
 
         _until(stable, lambda: responses[-1:])
         return int(responses[-1]["topics"][0]["partitions"][0]["committed_offset"])
 
-    def _who(self) -> Body:
+    def _producer_fields(self) -> Body:
         producer_id, epoch = self.identity
         return {"transactional_id": self.name, "producer_id": producer_id, "producer_epoch": epoch}
 
     def _to_coordinator(self, api: str, body: Body) -> Body:
-        return self._ask_until_final(api, body, lambda: coordinator(self._cluster, self.name, _TRANSACTION))
+        return self._ask_until_not_retriable(api, body, lambda: coordinator(self._cluster, self.name, _TRANSACTION))
 
-    def _ask_until_final(self, api: str, body: Body, whom: Callable[[], int]) -> Body:
-        """Send a request to the broker that `whom` returns, and repeat it until the response has no retriable error."""
+    def _ask_until_not_retriable(self, api: str, body: Body, target: Callable[[], int]) -> Body:
+        """Send a request to the broker that `target` returns, until the response has no retriable error."""
         responses: list[Body] = []
 
         def done() -> bool:
-            responses.append(_ask(self._cluster, whom(), api, _LATEST_OF_VERSION_1.get(api, 0), body))
-            return not _FOR_A_WHILE.intersection(_all_errors(responses[-1]))
+            responses.append(_ask(self._cluster, target(), api, _LATEST_OF_VERSION_1.get(api, 0), body))
+            return not _RETRIABLE.intersection(_all_errors(responses[-1]))
 
         _until(done, lambda: (api, responses[-1:]))
         return responses[-1]
@@ -160,28 +166,28 @@ def coordinator(cluster: ZooKeeperCluster, key: str, kind: int = _TRANSACTION) -
     return -1
 
 
-def named_for(cluster: ZooKeeperCluster, prefix: str, broker: int, kind: int = _TRANSACTION) -> str:
-    """Return a name with this prefix that this broker coordinates."""
+def name_coordinated_by(cluster: ZooKeeperCluster, prefix: str, broker: int, kind: int = _TRANSACTION) -> str:
+    """Return a transactional id, or a group (kind 0), with this prefix that this broker coordinates."""
     found: list[str] = []
 
-    def one() -> bool:
+    def find() -> bool:
         names = (f"{prefix}-{number}" for number in range(20))
         found.extend(name for name in names if coordinator(cluster, name, kind) == broker)
         return bool(found)
 
-    _until(one, lambda: (prefix, broker))
+    _until(find, lambda: (prefix, broker))
     return found[0]
 
 
-def elect_preferred(cluster: ZooKeeperCluster, wanted: Callable[[], object]) -> None:
-    """Elect the preferred leaders of all partitions, repeatedly, until `wanted` is true."""
+def elect_preferred(cluster: ZooKeeperCluster, condition: Callable[[], object]) -> None:
+    """Elect the preferred leaders of all partitions, repeatedly, until the condition is true."""
 
     def elected() -> bool:
         controller = cluster.controller()
         if controller in cluster.brokers:
             body: Body = {"election_type": 0, "topic_partitions": None, "timeout_ms": 5000}
             _ask(cluster, controller, "ElectLeaders", 2, body)
-        return bool(wanted())
+        return bool(condition())
 
     _until(elected, lambda: "preferred leaders")
 
@@ -208,12 +214,12 @@ def _all_errors(response: object) -> Collection[int]:
     return own.union(*(_all_errors(each) for each in response.values()))
 
 
-def _until(condition: Callable[[], object], about: Callable[[], object]) -> None:
+def _until(condition: Callable[[], object], context: Callable[[], object]) -> None:
     """Wait for a condition; an ended connection or a KafkaException counts as false."""
     deadline = time.monotonic() + WAIT_S
     while True:
         with suppress(Closed, OSError, KafkaException):
             if condition():
                 return
-        assert time.monotonic() < deadline, f"did not come true in {WAIT_S:g} s: {about()}"
+        assert time.monotonic() < deadline, f"condition is not true after {WAIT_S:g} s: {context()}"
         time.sleep(_PAUSE_S)
