@@ -98,7 +98,7 @@ def topic(make_topic: Callable[..., str]) -> str:
 def client(request: pytest.FixtureRequest) -> Client:
     """One of the clients; a test names them with an indirect parametrization."""
     chosen: Client = request.param
-    reason = chosen.missing()
+    reason = chosen.unsupported_reason()
     if reason:
         pytest.skip(reason)
     return chosen

@@ -6,7 +6,7 @@ COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 
 
 def values(servers: str, topic: str, isolation: str, partition: int = 0) -> list[bytes]:
-    """Return all values that the partition has now."""
+    """Return all values in the partition at the time of the call."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -22,7 +22,7 @@ def values(servers: str, topic: str, isolation: str, partition: int = 0) -> list
     try:
         while True:
             message = consumer.poll(30)
-            assert message is not None, "nothing comes, nor the end"
+            assert message is not None, "neither a record nor the end of the partition"
             error = message.error()
             if error is None:
                 found.append(message.value() or b"")

@@ -17,11 +17,11 @@ class OdradekBroker:
         return self.cluster.bootstrap_servers
 
     def start(self) -> None:
-        """Start the broker, without data or on its old data."""
+        """Start the broker, with the data of its last run if there are any."""
         self.cluster.start()
 
     def stop(self) -> None:
-        """Stop the broker in order; the data stays."""
+        """Stop the broker with a controlled shutdown; the data stays."""
         self.cluster.stop()
 
     def kill(self) -> None:

@@ -15,25 +15,25 @@ from compat_tests.oracle.peer import Peer
 _VALUES = [b"one", b"two", b"three", b"four", b"five", b"six"]
 _SECONDS = 30.0
 _UNSTABLE_OFFSET_COMMIT = 88
-_NOT_YET = (14, 15, 16)
+_COORDINATOR_NOT_READY = (14, 15, 16)
 """Error codes of a coordinator that is not available or not ready."""
 
 
 def _offset(servers: str, group: str, topic: str, *, stable: bool = True) -> tuple[int, int]:
     """Return the group's offset in partition 0, and the partition's error."""
-    asked = {"group_id": group, "topics": [{"name": topic, "partition_indexes": [0]}]}
+    group_request = {"group_id": group, "topics": [{"name": topic, "partition_indexes": [0]}]}
     peer = Peer("ours", servers)
     try:
         while True:
-            [response] = peer.ask("OffsetFetch", 8, {"groups": [asked], "require_stable": stable})["groups"]
-            if response["error_code"] not in _NOT_YET:
+            [response] = peer.ask("OffsetFetch", 8, {"groups": [group_request], "require_stable": stable})["groups"]
+            if response["error_code"] not in _COORDINATOR_NOT_READY:
                 [found] = response["topics"][0]["partitions"]
                 return found["committed_offset"], found["error_code"]
     finally:
         peer.close()
 
 
-def _settled_offset(servers: str, group: str, topic: str) -> int:
+def _stable_offset(servers: str, group: str, topic: str) -> int:
     """Return the group's offset once no transaction is pending: EndTxn responds before all markers are written."""
     while True:
         offset, error = _offset(servers, group, topic)
@@ -67,11 +67,11 @@ def test_records_of_an_aborted_transaction_are_consumed_again(
         )
 
     assert transform(commit=False) == _VALUES[:3]
-    assert _settled_offset(servers, group, source) == -1
+    assert _stable_offset(servers, group, source) == -1
     assert transform(commit=True) == _VALUES[:3]
     assert transform(commit=False) == _VALUES[3:]
     assert transform(commit=True) == _VALUES[3:]
-    assert _settled_offset(servers, group, source) == 6
+    assert _stable_offset(servers, group, source) == 6
     assert _committed(servers, target, 6) == [value.upper() for value in _VALUES]
 
 
@@ -110,5 +110,5 @@ def test_an_open_transaction_survives_a_restart_of_the_broker(way: str, own_brok
     with pytest.raises(KafkaException, match="fenced"):
         first.commit_transaction(_SECONDS)
     second.commit_transaction(_SECONDS)
-    assert _settled_offset(servers, "g", source) == 6
+    assert _stable_offset(servers, "g", source) == 6
     assert _committed(servers, target, 1) == [b"kept"]

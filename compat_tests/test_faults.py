@@ -19,7 +19,7 @@ _MESSAGES = [Message(b"%d" % number) for number in range(20)]
 def cluster(broker_name: str) -> Iterator[Cluster]:
     """A broker with simulated faults."""
     if broker_name != "odradek":
-        pytest.skip("only Odradek has faults")
+        pytest.skip("only Odradek simulates faults")
     with Cluster(process=True, config={"node.id": "1"}) as running:
         yield running
 
@@ -72,7 +72,7 @@ def test_at_least_once_retries_unacknowledged_records(how: str, cluster: Cluster
     assert outcomes == [None] * len(_MESSAGES)
     found = _read(cluster, topic)
     assert set(found) == set(_SENT)
-    assert len(found) > len(_SENT), "what was written but not acknowledged is there twice"
+    assert len(found) > len(_SENT), "no unacknowledged record is stored twice"
 
 
 @pytest.mark.parametrize("how", ["drop", "disconnect"])

@@ -18,7 +18,7 @@ _COMPLAINTS = ("Exception", "ERROR", "Found timestamp mismatch", "Index is corru
 def data(tmp_path_factory: pytest.TempPathFactory, broker_name: str) -> Path:
     """A data directory with segments, indexes, groups and producers, after a restart and a kill."""
     if broker_name != "odradek":
-        pytest.skip("about Odradek's files")
+        pytest.skip("only Odradek's files are checked")
     directory = tmp_path_factory.mktemp("data")
     config = {"node.id": "1", "log.segment.bytes": "1048576", "log.index.interval.bytes": "1024"}
     with Cluster(process=True, data=directory, config=config) as cluster:
@@ -60,7 +60,7 @@ def test_dump_log_reads_every_file(option: str, version: str, data: Path) -> Non
 @pytest.mark.parametrize("version", [KAFKA_4_3, KAFKA_3_9])
 def test_dump_log_reads_the_files_of_a_running_broker(version: str, tmp_path: Path, broker_name: str) -> None:
     if broker_name != "odradek":
-        pytest.skip("about Odradek's files")
+        pytest.skip("only Odradek's files are checked")
     tools = JavaTools(version)
     with Cluster(process=True, data=tmp_path, config={"log.index.interval.bytes": "1024"}) as cluster:
         cluster.create_topics({"long": 1, "short": 1})

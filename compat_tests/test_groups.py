@@ -1,4 +1,4 @@
-"""Groups whose members join, leave and die while records arrive: every record is delivered."""
+"""Groups with members that join, leave and die while records arrive: every record is delivered."""
 
 import contextlib
 import time
@@ -63,16 +63,16 @@ def start_member(make_topic: Callable[..., str]) -> Iterator[Callable[..., Runni
         yield start
 
 
-def _await(members: list[RunningMember], condition: Callable[[], bool]) -> None:
+def _read_reports_until(members: list[RunningMember], condition: Callable[[], bool]) -> None:
     """Read reports from the members in turn until the condition holds."""
     deadline = time.monotonic() + _SECONDS
     while not condition():
         assert time.monotonic() < deadline, [(member.process.name, member.assigned) for member in members]
         for member in members:
-            member.hear(0.05)
+            member.read_report(0.05)
 
 
-def _shared_out(*members: RunningMember) -> bool:
+def _assignment_is_complete(*members: RunningMember) -> bool:
     """Return whether every member has a partition, and all partitions have exactly one owner."""
     parts = [member.assigned for member in members]
     return all(parts) and sorted(each for part in parts for each in part) == list(range(_PARTITIONS))
@@ -92,26 +92,26 @@ def test_every_record_is_delivered_while_members_join_leave_and_die(
     load = _Load(servers, topic)
     try:
         first = start_member(kind, servers, topic, topic)
-        _await([first], lambda: _shared_out(first) and bool(first.delivered))
+        _read_reports_until([first], lambda: _assignment_is_complete(first) and bool(first.delivered))
 
         second = start_member(kind, servers, topic, topic)
-        _await([first, second], lambda: _shared_out(first, second) and bool(second.delivered))
+        _read_reports_until([first, second], lambda: _assignment_is_complete(first, second) and bool(second.delivered))
 
         first.leave()
-        _await([second], lambda: _shared_out(second))
+        _read_reports_until([second], lambda: _assignment_is_complete(second))
 
         third = start_member(kind, servers, topic, topic)
-        _await([second, third], lambda: _shared_out(second, third) and bool(third.delivered))
+        _read_reports_until([second, third], lambda: _assignment_is_complete(second, third) and bool(third.delivered))
 
         second.kill()
-        _await([third], lambda: _shared_out(third))
+        _read_reports_until([third], lambda: _assignment_is_complete(third))
     finally:
         written = load.stop()
 
-    everyone = (first, second, third)
-    _await([third], lambda: written <= set().union(*(member.delivered for member in everyone)))
+    all_members = (first, second, third)
+    _read_reports_until([third], lambda: written <= set().union(*(member.delivered for member in all_members)))
     third.leave()
-    assert set().union(*(member.delivered for member in everyone)) == written
+    assert set().union(*(member.delivered for member in all_members)) == written
 
 
 def test_members_of_different_libraries_share_one_group(
@@ -121,14 +121,14 @@ def test_members_of_different_libraries_share_one_group(
     load = _Load(servers, topic)
     try:
         members = [start_member(kind, servers, topic, topic) for kind in MEMBERS]
-        _await(members, lambda: _shared_out(*members))
-        _await(members, lambda: all(member.delivered for member in members))
+        _read_reports_until(members, lambda: _assignment_is_complete(*members))
+        _read_reports_until(members, lambda: all(member.delivered for member in members))
     finally:
         written = load.stop()
 
     for member in members:
         # One by one: a member that has read its partition to the end reports nothing more.
         own = {record for record in written if record[0] in member.assigned}
-        _await([member], partial(_all_delivered, own, members))
+        _read_reports_until([member], partial(_all_delivered, own, members))
     assert _all_delivered(written, members)
     assert all(len(member.assigned) == 1 for member in members)

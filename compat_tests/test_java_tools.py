@@ -16,21 +16,21 @@ def tools(request: pytest.FixtureRequest) -> JavaTools:
     return JavaTools(request.param)
 
 
-def _filled(servers: str, topic: str, count: int) -> None:
+def _fill(servers: str, topic: str, count: int) -> None:
     LIBRARIES[0].produce(servers, topic, [Message(b"%d" % number) for number in range(count)])
 
 
 def test_kafka_topics_creates_describes_alters_and_deletes(tools: JavaTools, servers: str) -> None:
     name = f"by-tool-{tools.version}"
-    where = ("--bootstrap-server", servers)
+    bootstrap = ("--bootstrap-server", servers)
 
     created = tools.run(
-        "kafka-topics", *where, "--create", "--topic", name, "--partitions", "2", "--config", "retention.ms=3600000"
+        "kafka-topics", *bootstrap, "--create", "--topic", name, "--partitions", "2", "--config", "retention.ms=3600000"
     )
     assert f"Created topic {name}." in created
 
-    tools.run("kafka-topics", *where, "--alter", "--topic", name, "--partitions", "3")
-    described = tools.run("kafka-topics", *where, "--describe", "--topic", name).splitlines()
+    tools.run("kafka-topics", *bootstrap, "--alter", "--topic", name, "--partitions", "3")
+    described = tools.run("kafka-topics", *bootstrap, "--describe", "--topic", name).splitlines()
     assert re.search(rf"Topic: {name}\s+TopicId: \S{{22}}\s+PartitionCount: 3\s+ReplicationFactor: 1\s", described[0])
     assert "retention.ms=3600000" in described[0]
     assert [re.findall(r"(?:Partition|Leader|Replicas|Isr): (\S+)", line) for line in described[1:]] == [
@@ -38,33 +38,33 @@ def test_kafka_topics_creates_describes_alters_and_deletes(tools: JavaTools, ser
     ]
 
     with pytest.raises(ToolFailed, match="already exists"):
-        tools.run("kafka-topics", *where, "--create", "--topic", name)
+        tools.run("kafka-topics", *bootstrap, "--create", "--topic", name)
 
-    tools.run("kafka-topics", *where, "--delete", "--topic", name)
-    assert name not in tools.run("kafka-topics", *where, "--list").splitlines()
+    tools.run("kafka-topics", *bootstrap, "--delete", "--topic", name)
+    assert name not in tools.run("kafka-topics", *bootstrap, "--list").splitlines()
 
 
 def test_kafka_configs_alters_and_describes_topics_and_brokers(tools: JavaTools, topic: str, servers: str) -> None:
-    where = ("--bootstrap-server", servers)
+    bootstrap = ("--bootstrap-server", servers)
     entity = ("--entity-type", "topics", "--entity-name", topic)
 
     changes = "retention.ms=1000000,cleanup.policy=[compact,delete]"
-    tools.run("kafka-configs", *where, *entity, "--alter", "--add-config", changes)
-    described = tools.run("kafka-configs", *where, *entity, "--describe")
+    tools.run("kafka-configs", *bootstrap, *entity, "--alter", "--add-config", changes)
+    described = tools.run("kafka-configs", *bootstrap, *entity, "--describe")
     assert "retention.ms=1000000 sensitive=false" in described
     assert "cleanup.policy=compact,delete sensitive=false" in described
     assert "DYNAMIC_TOPIC_CONFIG:retention.ms=1000000" in described
 
-    tools.run("kafka-configs", *where, *entity, "--alter", "--delete-config", "retention.ms")
-    assert "retention.ms" not in tools.run("kafka-configs", *where, *entity, "--describe")
+    tools.run("kafka-configs", *bootstrap, *entity, "--alter", "--delete-config", "retention.ms")
+    assert "retention.ms" not in tools.run("kafka-configs", *bootstrap, *entity, "--describe")
 
     with pytest.raises(ToolFailed, match=r"Unknown topic config name: no\.such"):
-        tools.run("kafka-configs", *where, *entity, "--alter", "--add-config", "no.such=1")
+        tools.run("kafka-configs", *bootstrap, *entity, "--alter", "--add-config", "no.such=1")
 
     broker = ("--entity-type", "brokers", "--entity-name", "1")
-    everything = tools.run("kafka-configs", *where, *broker, "--describe", "--all")
+    all_configs = tools.run("kafka-configs", *bootstrap, *broker, "--describe", "--all")
     assert "log.segment.bytes=1073741824 sensitive=false synonyms={DEFAULT_CONFIG:log.segment.bytes=1073741824}" in (
-        everything
+        all_configs
     )
 
 
@@ -87,16 +87,16 @@ def test_kafka_get_offsets_lists_earliest_and_latest_offsets(
     tools: JavaTools, make_topic: Callable[..., str], servers: str
 ) -> None:
     topic = make_topic(partitions=2)
-    _filled(servers, topic, 5)
-    where = ("--bootstrap-server", servers, "--topic", topic)
+    _fill(servers, topic, 5)
+    bootstrap = ("--bootstrap-server", servers, "--topic", topic)
 
-    assert tools.run("kafka-get-offsets", *where).splitlines() == [f"{topic}:0:5", f"{topic}:1:0"]
-    assert tools.run("kafka-get-offsets", *where, "--time", "-2").splitlines() == [f"{topic}:0:0", f"{topic}:1:0"]
-    assert tools.run("kafka-get-offsets", *where, "--time", "-3").splitlines()[0].startswith(f"{topic}:0:")
+    assert tools.run("kafka-get-offsets", *bootstrap).splitlines() == [f"{topic}:0:5", f"{topic}:1:0"]
+    assert tools.run("kafka-get-offsets", *bootstrap, "--time", "-2").splitlines() == [f"{topic}:0:0", f"{topic}:1:0"]
+    assert tools.run("kafka-get-offsets", *bootstrap, "--time", "-3").splitlines()[0].startswith(f"{topic}:0:")
 
 
 def test_kafka_log_dirs_lists_every_partition(tools: JavaTools, topic: str, servers: str) -> None:
-    _filled(servers, topic, 10)
+    _fill(servers, topic, 10)
 
     output = tools.run("kafka-log-dirs", "--bootstrap-server", servers, "--describe", "--topic-list", topic)
 
@@ -112,7 +112,7 @@ def test_kafka_log_dirs_lists_every_partition(tools: JavaTools, topic: str, serv
 def test_kafka_delete_records_advances_the_log_start_offset(
     tools: JavaTools, topic: str, servers: str, tmp_path: object
 ) -> None:
-    _filled(servers, topic, 10)
+    _fill(servers, topic, 10)
     file = f"{tmp_path}/offsets.json"
     with open(file, "w") as offsets:
         json.dump({"partitions": [{"topic": topic, "partition": 0, "offset": 7}], "version": 1}, offsets)
@@ -128,28 +128,28 @@ def test_kafka_delete_records_advances_the_log_start_offset(
 
 def test_kafka_consumer_groups_describes_resets_and_deletes(tools: JavaTools, topic: str, servers: str) -> None:
     group = f"group-{topic}"
-    _filled(servers, topic, 10)
+    _fill(servers, topic, 10)
     LIBRARIES[0].consume_as_group(servers, topic, 4, group=group)
-    where = ("--bootstrap-server", servers)
+    bootstrap = ("--bootstrap-server", servers)
 
-    assert group in tools.run("kafka-consumer-groups", *where, "--list").splitlines()
-    described = tools.run("kafka-consumer-groups", *where, "--describe", "--group", group)
+    assert group in tools.run("kafka-consumer-groups", *bootstrap, "--list").splitlines()
+    described = tools.run("kafka-consumer-groups", *bootstrap, "--describe", "--group", group)
     (line,) = (each.split() for each in described.splitlines() if each.startswith(group))
     assert line[1:6] == [topic, "0", "4", "10", "6"]
-    state = tools.run("kafka-consumer-groups", *where, "--describe", "--group", group, "--state")
+    state = tools.run("kafka-consumer-groups", *bootstrap, "--describe", "--group", group, "--state")
     assert "Empty" in state
 
     tools.run(
-        "kafka-consumer-groups", *where, "--group", group, "--topic", topic, "--reset-offsets", "--to-offset", "8",
+        "kafka-consumer-groups", *bootstrap, "--group", group, "--topic", topic, "--reset-offsets", "--to-offset", "8",
         "--execute",
     )  # fmt: skip
     assert [each.value for each in LIBRARIES[0].consume_as_group(servers, topic, 2, group=group)] == [b"8", b"9"]
 
-    removed = tools.run("kafka-consumer-groups", *where, "--delete-offsets", "--group", group, "--topic", topic)
+    removed = tools.run("kafka-consumer-groups", *bootstrap, "--delete-offsets", "--group", group, "--topic", topic)
     assert "Successful" in removed
-    deleted = tools.run("kafka-consumer-groups", *where, "--delete", "--group", group)
+    deleted = tools.run("kafka-consumer-groups", *bootstrap, "--delete", "--group", group)
     assert "was successful" in deleted
-    assert group not in tools.run("kafka-consumer-groups", *where, "--list").splitlines()
+    assert group not in tools.run("kafka-consumer-groups", *bootstrap, "--list").splitlines()
 
 
 def test_kafka_broker_api_versions_knows_every_api(tools: JavaTools, servers: str) -> None:
@@ -161,12 +161,12 @@ def test_kafka_broker_api_versions_knows_every_api(tools: JavaTools, servers: st
 
 
 def test_the_verifiable_tools_produce_and_consume_every_record(tools: JavaTools, topic: str, servers: str) -> None:
-    where = ("--bootstrap-server", servers, "--topic", topic)
-    output = tools.run("kafka-verifiable-producer", *where, "--max-messages", "1000", "--acks", "-1")
+    bootstrap = ("--bootstrap-server", servers, "--topic", topic)
+    output = tools.run("kafka-verifiable-producer", *bootstrap, "--max-messages", "1000", "--acks", "-1")
     events = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     assert sorted(each["offset"] for each in events if each["name"] == "producer_send_success") == list(range(1000))
 
-    output = tools.run("kafka-verifiable-consumer", *where, "--group-id", topic, "--max-messages", "1000")
+    output = tools.run("kafka-verifiable-consumer", *bootstrap, "--group-id", topic, "--max-messages", "1000")
     events = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     assert sum(each["count"] for each in events if each["name"] == "records_consumed") == 1000
     assert all(each["success"] for each in events if each["name"] == "offsets_committed")
@@ -183,15 +183,15 @@ def test_kafka_features_and_quorum_describe_the_cluster(servers: str, broker_nam
 
 def test_kafka_features_changes_the_version_of_transactions(servers: str, broker_name: str) -> None:
     if broker_name == "kafka-3.9.1":
-        pytest.skip("it has none")
-    tools, where = JavaTools(KAFKA_4_3), ("--bootstrap-server", servers)
-    lowered = tools.run("kafka-features", *where, "downgrade", "--feature", "transaction.version=1")
+        pytest.skip("Kafka 3.9 has no feature transaction.version")
+    tools, bootstrap = JavaTools(KAFKA_4_3), ("--bootstrap-server", servers)
+    lowered = tools.run("kafka-features", *bootstrap, "downgrade", "--feature", "transaction.version=1")
     try:
         assert "transaction.version was downgraded to 1." in lowered
-        described = tools.run("kafka-features", *where, "describe")
+        described = tools.run("kafka-features", *bootstrap, "describe")
         assert re.search(r"transaction\.version\s.*FinalizedVersionLevel: 1\s", described)
     finally:
-        raised = tools.run("kafka-features", *where, "upgrade", "--feature", "transaction.version=2")
+        raised = tools.run("kafka-features", *bootstrap, "upgrade", "--feature", "transaction.version=2")
     assert "transaction.version was upgraded to 2." in raised
 
 

@@ -104,13 +104,13 @@ def test_committed_offsets_survive_a_broker_restart(way: str, own_broker: Broker
     own_broker.start()
 
     LIBRARIES[0].produce(own_broker.bootstrap_servers, topic, [Message(b"after")])
-    goes_on = {
+    offsets = {
         client.name: [
             record.offset
             for record in client.consume_as_group(own_broker.bootstrap_servers, topic, 7, group=client.name)
         ]
         for client in LIBRARIES
     }
-    assert goes_on == {client.name: [4, 5, 6, 7, 8, 9, 10] for client in LIBRARIES}
-    everything = LIBRARIES[0].consume(own_broker.bootstrap_servers, topic, 11)
-    assert [record.value for record in everything] == [*(message.value for message in _MESSAGES), b"after"]
+    assert offsets == {client.name: [4, 5, 6, 7, 8, 9, 10] for client in LIBRARIES}
+    all_records = LIBRARIES[0].consume(own_broker.bootstrap_servers, topic, 11)
+    assert [record.value for record in all_records] == [*(message.value for message in _MESSAGES), b"after"]

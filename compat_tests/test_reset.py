@@ -47,15 +47,17 @@ def test_a_connected_producer_is_acknowledged_after_a_reset(cluster: Cluster) ->
             pass
 
 
-@pytest.mark.parametrize("producing", TRANSACTIONAL)
-def test_reset_drops_the_open_transaction_of_a_producer(cluster: Cluster, producing: TransactionalClient) -> None:
-    with producing.open(cluster.bootstrap_servers, "tx") as producer:
+@pytest.mark.parametrize("transactional_client", TRANSACTIONAL)
+def test_reset_drops_the_open_transaction_of_a_producer(
+    cluster: Cluster, transactional_client: TransactionalClient
+) -> None:
+    with transactional_client.open(cluster.bootstrap_servers, "tx") as producer:
         producer.begin()
         producer.send("t", b"before")
         cluster.reset()
         with pytest.raises(Exception, match=r"INVALID_PRODUCER_ID_MAPPING|Unexpected error"):
             producer.commit()
-    with producing.open(cluster.bootstrap_servers, "tx") as successor:
+    with transactional_client.open(cluster.bootstrap_servers, "tx") as successor:
         successor.begin()
         successor.send("t", b"after")
         successor.commit()

@@ -59,7 +59,7 @@ def test_records_of_every_client_survive_kill_9(own_broker: Broker) -> None:
     topic = create_topic(servers, "killed", config={"segment.bytes": "1048576"})
     written = []
     for client in CLIENTS:
-        if client.missing() is None:
+        if client.unsupported_reason() is None:
             messages = [Sent(f"{client.name} {number}".encode(), b"key") for number in range(50)]
             client.produce(servers, topic, messages)
             written += messages

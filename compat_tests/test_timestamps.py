@@ -18,8 +18,8 @@ _START = 1_600_000_000_000
 # One timestamp goes back, and two are equal: the look-up finds the first record at or after the timestamp, not the
 # nearest.
 _TIMES = (_START, _START + 10, _START + 5, _START + 10, _START + 2 * _DAY)
-_ASKED = (0, _START, _START + 6, _START + 10, _START + 11, _START + 2 * _DAY, _START + 3 * _DAY)
-_FOUND = (0, 0, 1, 1, 4, 4, None)
+_LOOKED_UP = (0, _START, _START + 6, _START + 10, _START + 11, _START + 2 * _DAY, _START + 3 * _DAY)
+_EXPECTED_OFFSETS = (0, 0, 1, 1, 4, 4, None)
 
 
 @pytest.fixture
@@ -62,24 +62,24 @@ def timed_topic(topic: str, servers: str) -> str:
 def test_librdkafka_finds_offsets_by_time(timed_topic: str, servers: str) -> None:
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "unused"})
     found = [
-        consumer.offsets_for_times([TopicPartition(timed_topic, 0, each)], timeout=30)[0].offset for each in _ASKED
+        consumer.offsets_for_times([TopicPartition(timed_topic, 0, each)], timeout=30)[0].offset for each in _LOOKED_UP
     ]
     consumer.close()
 
     # librdkafka returns "end" if there is no such record.
-    assert found == [-1 if each is None else each for each in _FOUND]
+    assert found == [-1 if each is None else each for each in _EXPECTED_OFFSETS]
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["kafka-python", "kafka-python-2.0.2"])
 def test_kafka_python_finds_offsets_by_time(old: bool, timed_topic: str, servers: str) -> None:
-    assert KafkaPython(old=old).offsets_for_times(servers, timed_topic, _ASKED) == list(_FOUND)
+    assert KafkaPython(old=old).offsets_for_times(servers, timed_topic, _LOOKED_UP) == list(_EXPECTED_OFFSETS)
 
 
 def test_aiokafka_finds_offsets_by_time(timed_topic: str, servers: str) -> None:
     async def ask() -> list[int | None]:
         partition = AioTopicPartition(timed_topic, 0)
         async with AIOKafkaConsumer(bootstrap_servers=servers) as consumer:
-            responses = [(await consumer.offsets_for_times({partition: each}))[partition] for each in _ASKED]
+            responses = [(await consumer.offsets_for_times({partition: each}))[partition] for each in _LOOKED_UP]
         return [None if each is None else each.offset for each in responses]
 
-    assert asyncio.run(ask()) == list(_FOUND)
+    assert asyncio.run(ask()) == list(_EXPECTED_OFFSETS)

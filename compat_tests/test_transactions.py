@@ -21,7 +21,7 @@ def transactional_id() -> str:
 
 
 @pytest.fixture(params=TRANSACTIONAL)
-def producing(request: pytest.FixtureRequest) -> TransactionalClient:
+def transactional_client(request: pytest.FixtureRequest) -> TransactionalClient:
     client: TransactionalClient = request.param
     return client
 
@@ -29,7 +29,7 @@ def producing(request: pytest.FixtureRequest) -> TransactionalClient:
 @pytest.fixture
 def three_brokers(broker_name: str) -> Iterator[Cluster]:
     if broker_name != "odradek":
-        pytest.skip("three brokers of Kafka are a matter of compat_tests/cluster")
+        pytest.skip("needs a cluster of Odradek's brokers")
     settings = {"transaction.state.log.min.isr": 2, "offsets.topic.num.partitions": 3}
     with Cluster(brokers=3, config=settings) as cluster:
         yield cluster
@@ -45,22 +45,25 @@ def committed_offset(servers: str, group: str, topic: str) -> int:
 
 
 def test_read_committed_returns_committed_records_only(
-    servers: str, topic: str, transactional_id: str, producing: TransactionalClient
+    servers: str, topic: str, transactional_id: str, transactional_client: TransactionalClient
 ) -> None:
-    with producing.open(servers, transactional_id) as producer:
+    with transactional_client.open(servers, transactional_id) as producer:
         for number in range(4):
             producer.begin()
             producer.send(topic, *(b"%d-%d" % (number, each) for each in range(3)))
             (producer.abort if number % 2 else producer.commit)()
-    all_of_them = [b"%d-%d" % (number, each) for number in range(4) for each in range(3)]
-    assert values(servers, topic, UNCOMMITTED) == all_of_them
-    assert values(servers, topic, COMMITTED) == [each for each in all_of_them if each[:1] in b"02"]
+    all_values = [b"%d-%d" % (number, each) for number in range(4) for each in range(3)]
+    assert values(servers, topic, UNCOMMITTED) == all_values
+    assert values(servers, topic, COMMITTED) == [each for each in all_values if each[:1] in b"02"]
 
 
 def test_an_open_transaction_holds_the_last_stable_offset(
-    servers: str, topic: str, transactional_id: str, producing: TransactionalClient
+    servers: str, topic: str, transactional_id: str, transactional_client: TransactionalClient
 ) -> None:
-    with producing.open(servers, transactional_id) as first, producing.open(servers, transactional_id + "b") as second:
+    with (
+        transactional_client.open(servers, transactional_id) as first,
+        transactional_client.open(servers, transactional_id + "b") as second,
+    ):
         first.begin()
         first.send(topic, b"first")
         second.begin()
@@ -72,10 +75,10 @@ def test_an_open_transaction_holds_the_last_stable_offset(
 
 
 def test_a_transaction_is_committed_in_all_of_its_partitions(
-    servers: str, make_topic: Callable[..., str], transactional_id: str, producing: TransactionalClient
+    servers: str, make_topic: Callable[..., str], transactional_id: str, transactional_client: TransactionalClient
 ) -> None:
     topics = [make_topic(partitions=3) for _ in range(2)]
-    with producing.open(servers, transactional_id) as producer:
+    with transactional_client.open(servers, transactional_id) as producer:
         producer.begin()
         for topic in topics:
             for partition in range(3):
@@ -86,12 +89,12 @@ def test_a_transaction_is_committed_in_all_of_its_partitions(
 
 
 def test_init_transactions_aborts_and_fences_the_earlier_producer(
-    servers: str, topic: str, transactional_id: str, producing: TransactionalClient
+    servers: str, topic: str, transactional_id: str, transactional_client: TransactionalClient
 ) -> None:
-    with producing.open(servers, transactional_id) as zombie:
+    with transactional_client.open(servers, transactional_id) as zombie:
         zombie.begin()
         zombie.send(topic, b"left open")
-        with producing.open(servers, transactional_id) as successor:
+        with transactional_client.open(servers, transactional_id) as successor:
             successor.begin()
             successor.send(topic, b"of the successor")
             with pytest.raises(Fenced):
@@ -101,14 +104,14 @@ def test_init_transactions_aborts_and_fences_the_earlier_producer(
 
 
 def test_an_abandoned_transaction_is_aborted(
-    make_broker: Callable[[Mapping[str, str]], Broker], transactional_id: str, producing: TransactionalClient
+    make_broker: Callable[[Mapping[str, str]], Broker], transactional_id: str, transactional_client: TransactionalClient
 ) -> None:
     own = make_broker({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"})
     servers = own.bootstrap_servers
     topic = create_topic(servers, "abandoned")
     with (
-        producing.open(servers, transactional_id, timeout_ms=1_000) as idle,
-        producing.open(servers, transactional_id + "b") as other,
+        transactional_client.open(servers, transactional_id, timeout_ms=1_000) as idle,
+        transactional_client.open(servers, transactional_id + "b") as other,
     ):
         idle.begin()
         idle.send(topic, b"abandoned")
@@ -123,10 +126,10 @@ def test_an_abandoned_transaction_is_aborted(
 
 
 def test_transactional_offsets_take_effect_at_the_commit(
-    servers: str, topic: str, transactional_id: str, producing: TransactionalClient
+    servers: str, topic: str, transactional_id: str, transactional_client: TransactionalClient
 ) -> None:
     group = transactional_id + "-group"
-    with producing.open(servers, transactional_id) as producer:
+    with transactional_client.open(servers, transactional_id) as producer:
         for offset, commit in ((5, True), (7, False), (6, True)):
             producer.begin()
             producer.send(topic, b"v")
@@ -137,11 +140,11 @@ def test_transactional_offsets_take_effect_at_the_commit(
 
 @pytest.mark.parametrize("way", ["stop", "kill"])
 def test_a_transactional_producer_continues_after_a_restart(
-    way: str, own_broker: Broker, transactional_id: str, producing: TransactionalClient
+    way: str, own_broker: Broker, transactional_id: str, transactional_client: TransactionalClient
 ) -> None:
     servers = own_broker.bootstrap_servers
     topic = create_topic(servers, "over-a-restart")
-    with producing.open(servers, transactional_id) as producer:
+    with transactional_client.open(servers, transactional_id) as producer:
         producer.begin()
         producer.send(topic, b"before")
         producer.commit()
@@ -155,12 +158,12 @@ def test_a_transactional_producer_continues_after_a_restart(
 
 
 def test_a_producer_continues_while_brokers_are_killed_in_turn(
-    three_brokers: Cluster, transactional_id: str, producing: TransactionalClient
+    three_brokers: Cluster, transactional_id: str, transactional_client: TransactionalClient
 ) -> None:
     servers = three_brokers.bootstrap_servers
     three_brokers.create_topic("t", partitions=1, replicas=3, config={"min.insync.replicas": "2"})
     expected: list[bytes] = []
-    with producing.open(servers, transactional_id) as producer:
+    with transactional_client.open(servers, transactional_id) as producer:
         for number in range(12):
             producer.begin()
             producer.send("t", b"%d" % number)

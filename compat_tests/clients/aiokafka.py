@@ -17,7 +17,7 @@ class AioKafka:
     name = "aiokafka"
     abilities = Abilities(key_and_value_null=False)
 
-    def missing(self) -> str | None:
+    def unsupported_reason(self) -> str | None:
         return None
 
     def produce(

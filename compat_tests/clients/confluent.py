@@ -19,7 +19,7 @@ class Confluent:
     name = "confluent-kafka"
     abilities = Abilities()
 
-    def missing(self) -> str | None:
+    def unsupported_reason(self) -> str | None:
         return None
 
     def produce(
@@ -51,7 +51,7 @@ class Confluent:
                 headers=list(message.headers),
             )
             producer.poll(0)
-        assert producer.flush(_SECONDS) == 0, "not everything was sent in time"
+        assert producer.flush(_SECONDS) == 0, "records are unacknowledged after the timeout"
         assert failures == []
 
     def consume(self, servers: str, topic: str, count: int, *, partition: int = 0, offset: int = 0) -> list[Record]:

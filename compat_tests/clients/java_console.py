@@ -27,7 +27,7 @@ class JavaConsole:
             ("--command-property", "--command-property") if new else ("--producer-property", "--consumer-property")
         )
 
-    def missing(self) -> str | None:
+    def unsupported_reason(self) -> str | None:
         return None
 
     def produce(

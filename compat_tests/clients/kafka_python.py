@@ -37,7 +37,7 @@ class KafkaPython:
         self._old = old
         self._api_version = api_version
 
-    def missing(self) -> str | None:
+    def unsupported_reason(self) -> str | None:
         return None
 
     def environment(self) -> dict[str, str]:

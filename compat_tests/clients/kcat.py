@@ -17,7 +17,7 @@ class Kcat:
     # -Z turns empty into null, so the two cannot both be sent; its JSON output is text.
     abilities = Abilities(null_and_empty=False, null_headers=False, binary=False, sets_timestamps=False)
 
-    def missing(self) -> str | None:
+    def unsupported_reason(self) -> str | None:
         return None if shutil.which("kcat") else "kcat is not installed (a package of Debian; .ci/run installs it)"
 
     def produce(

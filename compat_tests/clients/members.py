@@ -58,7 +58,7 @@ class RunningMember:
     assigned: set[int] = field(default_factory=set)
     assignments: int = 0
 
-    def hear(self, seconds: float) -> None:
+    def read_report(self, seconds: float) -> None:
         """Read the next report if one comes in time."""
         line = self.process.poll_line(seconds)
         if line is not None:

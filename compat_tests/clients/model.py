@@ -56,7 +56,7 @@ class Client(Protocol):
     name: str
     abilities: Abilities
 
-    def missing(self) -> str | None:
+    def unsupported_reason(self) -> str | None:
         """Return why this client cannot run on this machine, or None."""
 
     def produce(

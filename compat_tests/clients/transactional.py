@@ -13,7 +13,7 @@ from aiokafka.errors import ProducerFenced
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 _SECONDS = 30.0
-Place = tuple[str, int]
+TopicAndPartition = tuple[str, int]
 
 
 class Fenced(Exception):
@@ -28,7 +28,7 @@ class Transactions(Protocol):
     def send(self, topic: str, *values: bytes, partition: int = 0) -> None:
         """Send values and wait until they are acknowledged. Raises Fenced."""
 
-    def send_offsets(self, group: str, offsets: Mapping[Place, int]) -> None:
+    def send_offsets(self, group: str, offsets: Mapping[TopicAndPartition, int]) -> None:
         """Add the group's offsets to the transaction. Raises Fenced."""
 
     def commit(self) -> None:
@@ -64,33 +64,33 @@ class ConfluentTransactions:
             "log_level": 0,
         }
         self._producer = Producer(settings)
-        with _fenced_by_confluent():
+        with _raising_fenced():
             self._producer.init_transactions(_SECONDS)
 
     def begin(self) -> None:
-        with _fenced_by_confluent():
+        with _raising_fenced():
             self._producer.begin_transaction()
 
     def send(self, topic: str, *values: bytes, partition: int = 0) -> None:
-        with _fenced_by_confluent():
+        with _raising_fenced():
             for value in values:
                 self._producer.produce(topic, value, partition=partition, on_delivery=_delivered)
             assert self._producer.flush(_SECONDS) == 0
 
-    def send_offsets(self, group: str, offsets: Mapping[Place, int]) -> None:
+    def send_offsets(self, group: str, offsets: Mapping[TopicAndPartition, int]) -> None:
         consumer = Consumer({"bootstrap.servers": self._servers, "group.id": group, "log_level": 0})
-        positions = [TopicPartition(*place, offset) for place, offset in offsets.items()]
-        with _fenced_by_confluent():
+        positions = [TopicPartition(*topic_and_partition, offset) for topic_and_partition, offset in offsets.items()]
+        with _raising_fenced():
             metadata = consumer.consumer_group_metadata()
             self._producer.send_offsets_to_transaction(positions, metadata, _SECONDS)
         consumer.close()
 
     def commit(self) -> None:
-        with _fenced_by_confluent():
+        with _raising_fenced():
             self._producer.commit_transaction(_SECONDS)
 
     def abort(self) -> None:
-        with _fenced_by_confluent():
+        with _raising_fenced():
             self._producer.abort_transaction(_SECONDS)
 
     def __enter__(self) -> Self:
@@ -104,7 +104,7 @@ class ConfluentTransactions:
 
 
 @contextmanager
-def _fenced_by_confluent() -> Iterator[None]:
+def _raising_fenced() -> Iterator[None]:
     fences = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
     try:
         yield
@@ -149,8 +149,8 @@ class AioKafkaTransactions:
 
         self._run(send())
 
-    def send_offsets(self, group: str, offsets: Mapping[Place, int]) -> None:
-        positions = {AioPartition(*place): offset for place, offset in offsets.items()}
+    def send_offsets(self, group: str, offsets: Mapping[TopicAndPartition, int]) -> None:
+        positions = {AioPartition(*topic_and_partition): offset for topic_and_partition, offset in offsets.items()}
         self._run(self._producer.send_offsets_to_transaction(positions, group))
 
     def commit(self) -> None:
@@ -171,7 +171,7 @@ class AioKafkaTransactions:
         self._runner.close()
 
 
-class _Named:
+class _NamedClient:
     def __init__(self, name: str, make: Any) -> None:
         self.name = name
         self._make = make
@@ -182,6 +182,6 @@ class _Named:
 
 
 TRANSACTIONAL: tuple[TransactionalClient, ...] = (
-    _Named("confluent-kafka", ConfluentTransactions),
-    _Named("aiokafka", AioKafkaTransactions),
+    _NamedClient("confluent-kafka", ConfluentTransactions),
+    _NamedClient("aiokafka", AioKafkaTransactions),
 )

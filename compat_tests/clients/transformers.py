@@ -43,7 +43,7 @@ class ConfluentTransformer:
             end = 0
             deadline = time.monotonic() + _SECONDS
             while len(values) < count:
-                assert time.monotonic() < deadline, f"only {values} came"
+                assert time.monotonic() < deadline, f"only {values} arrived"
                 for message in consumer.consume(count - len(values), timeout=0.5):
                     assert message.error() is None, message.error()
                     values.append(message.value() or b"")
@@ -62,7 +62,7 @@ class ConfluentTransformer:
 
 
 class AioKafkaTransformer:
-    """aiokafka: its commits name no member."""
+    """aiokafka, whose offset commits carry no member id."""
 
     name = "aiokafka"
 

@@ -15,8 +15,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--seed", type=int, help="only this one")
-    parser.add_argument("--crashes", type=int, default=10, help="in each run")
+    parser.add_argument("--seed", type=int, help="run only this seed")
+    parser.add_argument("--crashes", type=int, default=10, help="number of crashes in each run")
     arguments = parser.parse_args()
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     if arguments.seed is not None:

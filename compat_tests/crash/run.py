@@ -40,9 +40,9 @@ TOPIC = "events"
 PARTITIONS = 3
 RESULTS = "results"
 RESULTS_PARTITIONS = 2
-LIVES_S = (0.2, 1.2)
-"""The limits of the time that the process runs, unless it reaches its crash point before."""
-SETTLED_WITHIN_S = 60.0
+RUN_TIMES_S = (0.2, 1.2)
+"""The least and the most time that the process runs, unless it reaches its crash point first."""
+COMPLETE_WITHIN_S = 60.0
 SETTINGS = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
@@ -101,31 +101,31 @@ class _Run:
         self._checks = Checks(self._failed)
         self._transactions = TransactionChecks(self._failed)
         self._process: subprocess.Popen[str] | None = None
-        self._over = asyncio.Event()
+        self._failed_event = asyncio.Event()
         self._violation: Violation | None = None
 
     def _failed(self, violation: Violation) -> None:
         self._violation = self._violation or violation
         self._trace.add("check", f"VIOLATED: {violation}")
-        self._over.set()
+        self._failed_event.set()
 
     async def run(self, crashes: int) -> list[str]:
         began = time.monotonic()
         self._trace.now = lambda: time.monotonic() - began
         work = asyncio.ensure_future(self._scenario(crashes))
-        over = asyncio.ensure_future(self._over.wait())
+        failed_event = asyncio.ensure_future(self._failed_event.wait())
         try:
-            await asyncio.wait([work, over], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([work, failed_event], return_when=asyncio.FIRST_COMPLETED)
             if self._violation is not None:
                 raise self._violation
             await work
         except (Violation, TimeoutError) as error:
-            again = f".venv/bin/python -m compat_tests.crash --seed {self._seed}"
-            raise Failure(f"{error}\n\nseed {self._seed}; again: {again}\n{self._trace.text(80)}") from error
+            command = f".venv/bin/python -m compat_tests.crash --seed {self._seed}"
+            raise Failure(f"{error}\n\nseed {self._seed}; repeat it with: {command}\n{self._trace.text(80)}") from error
         finally:
-            for task in (work, over):
+            for task in (work, failed_event):
                 task.cancel()
-            await asyncio.gather(work, over, return_exceptions=True)
+            await asyncio.gather(work, failed_event, return_exceptions=True)
             self._kill()
         reached = self._directory / "reached"
         return reached.read_text().splitlines() if reached.exists() else []
@@ -133,7 +133,7 @@ class _Run:
     # -- the process --------------------------------------------------------------------------------------------------
 
     async def _start(self, point: tuple[Kind | None, int] | None) -> bool:
-        """Start the process. Return False if it ended before it listened."""
+        """Start the process. Return False if it reaches its crash point before it listens."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, NamedHostLoop)
         program: tuple[str, ...] | None = None
@@ -143,7 +143,7 @@ class _Run:
                 *(sys.executable, "-m", "compat_tests.crash.process"),
                 *(json.dumps(point), str(self._chance.random()), reached, "up"),
             )
-        self._trace.add(HOST, f"starts, to end at {point}")
+        self._trace.add(HOST, f"starts, crash point {point}")
         arguments = ("--data", str(self._directory / "data"), "--port", str(loop.port))
         self._process, address = await asyncio.to_thread(
             up, self._directory / "log", arguments, SETTINGS, program=program, may_end=True
@@ -160,19 +160,19 @@ class _Run:
             self._process.stdout.close()
             self._process = None
 
-    async def _live(self, seconds: float) -> None:
+    async def _run_for(self, seconds: float) -> None:
         """Wait some seconds, or until the process ends itself."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while loop.time() < end and self._process is not None and self._process.poll() is None:
             await asyncio.sleep(0.01)
 
-    def _point(self) -> tuple[Kind | None, int] | None:
+    def _choose_crash_point(self) -> tuple[Kind | None, int] | None:
         chance = self._chance
-        what = chance.random()
-        if what < 0.2:
+        choice = chance.random()
+        if choice < 0.2:
             return None
-        if what < 0.5:
+        if choice < 0.5:
             return None, chance.randint(1, 150)
         return chance.choice(POINTS), 1 + int(chance.expovariate(0.3))
 
@@ -203,19 +203,19 @@ class _Run:
             readers = (reader.run(), watcher.run(), group.run(), committed.run())
             forever = [tasks.create_task(work) for work in readers]
             for _ in range(crashes):
-                await self._live(self._chance.uniform(*LIVES_S))
+                await self._run_for(self._chance.uniform(*RUN_TIMES_S))
                 self._kill()
-                self._trace.add(HOST, "is dead")
-                await self._start(self._point())
-            await self._live(self._chance.uniform(*LIVES_S))
+                self._trace.add(HOST, "is killed")
+                await self._start(self._choose_crash_point())
+            await self._run_for(self._chance.uniform(*RUN_TIMES_S))
             self._kill()
             assert await self._start(None)
-            self._trace.add("all", "is well again")
+            self._trace.add("all", "last recovery is complete")
             for writer in writers:
                 writer.stop()
-            async with asyncio.timeout(SETTLED_WITHIN_S):
+            async with asyncio.timeout(COMPLETE_WITHIN_S):
                 await asyncio.gather(*producing)
-                logs = await self._again(self._read_all)
+                logs = await self._retry(self._read_all)
                 ends = [len(logs[partition]) for partition in range(PARTITIONS)]
                 while reader.positions != ends or group.committed() != ends:
                     await asyncio.sleep(0.05)
@@ -236,12 +236,12 @@ class _Run:
 
     async def _create_topics(self, admin: Client) -> None:
         entries = [CreateTopicsRequest.CreatableTopicConfig("segment.ms", "200")]
-        wanted = {TOPIC: PARTITIONS, RESULTS: RESULTS_PARTITIONS}
-        topics = [CreateTopicsRequest.CreatableTopic(*each, 1, [], entries) for each in wanted.items()]
+        partition_counts = {TOPIC: PARTITIONS, RESULTS: RESULTS_PARTITIONS}
+        topics = [CreateTopicsRequest.CreatableTopic(*each, 1, [], entries) for each in partition_counts.items()]
         response = await admin.ask_controller(CreateTopicsRequest(topics, 5000), 7, CreateTopicsResponse)
         assert [each.error_code for each in response.topics] == [ErrorCode.NONE] * len(topics)
 
-    async def _again(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+    async def _retry(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         while True:
             with suppress(UnreachableError):
                 return await ask()
@@ -250,16 +250,16 @@ class _Run:
     async def _read_all(self) -> dict[int, dict[int, bytes]]:
         client = self._client("final")
         try:
-            return {partition: await self._log(client, partition) for partition in range(PARTITIONS)}
+            return {partition: await self._read_log(client, partition) for partition in range(PARTITIONS)}
         finally:
             client.close()
 
-    async def _log(self, client: Client, partition: int) -> dict[int, bytes]:
+    async def _read_log(self, client: Client, partition: int) -> dict[int, bytes]:
         wire, found, end = await client.leader(TOPIC, partition), dict[int, bytes](), 1
         while len(found) < end:
-            wanted = [FetchRequest.FetchPartition(partition, -1, len(found), partition_max_bytes=1 << 20)]
+            partitions = [FetchRequest.FetchPartition(partition, -1, len(found), partition_max_bytes=1 << 20)]
             request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20)
-            request.topics = [FetchRequest.FetchTopic(TOPIC, partitions=wanted)]
+            request.topics = [FetchRequest.FetchTopic(TOPIC, partitions=partitions)]
             data = (await wire.ask(request, FETCH_VERSION, FetchResponse)).responses[0].partitions[0]
             assert data.error_code == ErrorCode.NONE
             end, records = data.high_watermark, data.records or b""

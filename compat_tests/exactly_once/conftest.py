@@ -1,4 +1,4 @@
-"""The broker of these tests, which checks for timed-out transactions very often, unlike that of the other tests."""
+"""The broker of these tests, which aborts timed-out transactions sooner than the broker of the other tests."""
 
 from collections.abc import Iterator
 
@@ -22,5 +22,5 @@ def broker(broker_name: str) -> Iterator[Broker]:
 
 @pytest.fixture(scope="package")
 def servers(broker: Broker) -> str:
-    """Its bootstrap address."""
+    """The bootstrap address of this broker."""
     return broker.bootstrap_servers

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 from odradek_peers import RunningTool
 
-_PATIENCE_SECONDS = 120.0
+_TIMEOUT_S = 120.0
 
 
-def until(condition: Callable[[], bool], *, beside: RunningTool) -> None:
-    """Wait for a condition; fail if that takes too long or if the program that runs beside it ends."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+def until(condition: Callable[[], bool], *, program: RunningTool) -> None:
+    """Wait for a condition; fail after the timeout, or if the running program ends."""
+    deadline = time.monotonic() + _TIMEOUT_S
     while not condition():
-        beside.poll_line(0.05)
-        assert time.monotonic() < deadline, f"not within {_PATIENCE_SECONDS:.0f} s\n{beside.errors()}"
+        program.poll_line(0.05)
+        assert time.monotonic() < deadline, f"not within {_TIMEOUT_S:.0f} s\n{program.errors()}"
 
 
 class Reader:
@@ -42,17 +42,17 @@ class Reader:
         """The values read so far."""
         return [(record.value() or b"").decode() for record in self.records]
 
-    def read_count(self, count: int, *, beside: RunningTool) -> None:
+    def read_count(self, count: int, *, program: RunningTool) -> None:
         """Read until there are at least `count` records in all; fail as `until` does."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + _TIMEOUT_S
         while len(self.records) < count:
             self._poll(0.1)
-            beside.poll_line(0)
-            assert time.monotonic() < deadline, f"{len(self.records)} records of {count}, no more\n{beside.errors()}"
+            program.poll_line(0)
+            assert time.monotonic() < deadline, f"only {len(self.records)} of {count} records\n{program.errors()}"
 
     def read_rest(self) -> None:
-        """Read up to the present end of every partition."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        """Read up to the current end of every partition."""
+        deadline = time.monotonic() + _TIMEOUT_S
         # A new assignment makes the consumer report the ends of the partitions again.
         reached = self._consumer.position(self._consumer.assignment())
         self._consumer.assign(

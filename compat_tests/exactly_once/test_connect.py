@@ -64,13 +64,13 @@ def test_a_killed_worker_copies_every_line_once(servers: str, make_topic: Callab
                 "consumer.override.heartbeat.interval.ms": "500",
             },
         )
-        reader.read_count(_FIRST, beside=worker.running)
+        reader.read_count(_FIRST, program=worker.running)
         # A sink that is killed between a line and its offset writes the line again, so it is paused before.
         worker.until(lambda: sink_has_committed((reader.records[-1].offset() or 0) + 1))
         worker.pause("sink")
 
         _append(source, range(_FIRST, _FIRST + _MORE))
-        written.read_count(_FIRST + _MORE // 3, beside=worker.running)
+        written.read_count(_FIRST + _MORE // 3, program=worker.running)
         worker.kill()
         reader.read_rest()
         assert _FIRST < len(reader.records) < _FIRST + _MORE, "the worker was not killed in the middle"
@@ -78,7 +78,7 @@ def test_a_killed_worker_copies_every_line_once(servers: str, make_topic: Callab
         _append(source, range(_FIRST + _MORE, _FIRST + _MORE + _LAST))
         worker.start()
         everything = _FIRST + _MORE + _LAST
-        reader.read_count(everything, beside=worker.running)
+        reader.read_count(everything, program=worker.running)
         worker.resume("sink")
         worker.until(lambda: sink_has_committed((reader.records[-1].offset() or 0) + 1))
         worker.pause("source")

@@ -25,22 +25,22 @@ class Run:
         self.protocol = 2 if release == KAFKA_4_3 and level == 2 else 1
         self._cases: dict[str, dict[str, Any]] = {}
         for line in lines:
-            seen = json.loads(line)
-            self._cases[seen.pop("case")] = seen
+            output = json.loads(line)
+            self._cases[output.pop("case")] = output
 
-    def seen(self, case: str) -> dict[str, Any]:
+    def output(self, case: str) -> dict[str, Any]:
         """Return the output of a case that ran to its end."""
         assert "failed" not in self._cases[case], self._cases[case]["failed"]
         return self._cases[case]
 
 
 @pytest.fixture(scope="module")
-def servers_of_old(broker_name: str) -> Iterator[str]:
+def servers_with_transaction_version_1(broker_name: str) -> Iterator[str]:
     """The address of a broker with transaction.version 1, which the newer client supports too."""
     with contextlib.closing(new_broker(broker_name, CONFIG)) as broker:
         broker.start()
-        where = ("--bootstrap-server", broker.bootstrap_servers)
-        JavaTools().run("kafka-features", *where, "downgrade", "--feature", "transaction.version=1")
+        bootstrap = ("--bootstrap-server", broker.bootstrap_servers)
+        JavaTools().run("kafka-features", *bootstrap, "downgrade", "--feature", "transaction.version=1")
         yield broker.bootstrap_servers
 
 
@@ -48,25 +48,25 @@ def servers_of_old(broker_name: str) -> Iterator[str]:
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run of all cases in one process, with a client release and a transaction.version of the broker."""
     release, level = request.param
-    servers = request.getfixturevalue("servers" if level == 2 else "servers_of_old")
+    servers = request.getfixturevalue("servers" if level == 2 else "servers_with_transaction_version_1")
     program = compiled("Transactions", libs(release), tmp_path_factory.mktemp("classes"), release)
     with program.start(servers, f"java-{release}-{level}") as running:
         return Run(release, level, [running.next_line() for _ in range(_CASES)])
 
 
 def test_consume_transform_produce_is_exactly_once(run: Run) -> None:
-    seen = run.seen("copied")
+    output = run.output("copied")
 
-    assert seen["committed"] == {
+    assert output["committed"] == {
         str(partition): [f"copy of {number}" for number in range(partition, _RECORDS, 2)] for partition in (0, 1)
     }
-    assert seen["offsets"] == ["0 120 ", "1 120 "]
-    assert seen["aborts"] > 0
-    assert seen["written"] > _RECORDS
+    assert output["offsets"] == ["0 120 ", "1 120 "]
+    assert output["aborts"] > 0
+    assert output["written"] > _RECORDS
 
 
 def test_read_committed_stops_before_open_and_skips_aborted_ones(run: Run) -> None:
-    assert run.seen("open") == {
+    assert run.output("open") == {
         "open": [0, [], 1, ["aborted"]],
         "aborted": [2, [], 2, ["aborted"]],
         "committed": [4, ["committed"], 4, ["aborted", "committed"]],
@@ -76,14 +76,14 @@ def test_read_committed_stops_before_open_and_skips_aborted_ones(run: Run) -> No
 def test_the_oldest_open_transaction_holds_the_last_stable_offset(run: Run) -> None:
     written = ["first", "early", "late", "plain"]
 
-    assert run.seen("interleaved") == {
+    assert run.output("interleaved") == {
         "held": [1, ["first"], 5, written],
         "free": [6, ["first", "late", "plain"], 6, written],
     }
 
 
 def test_a_second_producer_fences_the_first_and_aborts_its_transaction(run: Run) -> None:
-    assert run.seen("fenced") == {
+    assert run.output("fenced") == {
         "sending": "InvalidProducerEpochException",
         "committing": "InvalidProducerEpochException",
         "aborting": "ProducerFencedException",
@@ -92,17 +92,17 @@ def test_a_second_producer_fences_the_first_and_aborts_its_transaction(run: Run)
 
 
 def test_offsets_take_effect_when_their_transaction_commits(run: Run) -> None:
-    assert run.seen("offsets") == {
+    assert run.output("offsets") == {
         "seen": [[], ["0 3 three"], ["0 3 three"], ["0 3 three"]],
         "stranger": "CommitFailedException",
     }
 
 
 def test_the_admin_client_describes_transactions_and_fences_producers(run: Run) -> None:
-    seen = run.seen("administered")
+    output = run.output("administered")
 
-    assert seen.pop("partitions").endswith("-administered-0]")
-    assert seen == {
+    assert output.pop("partitions").endswith("-administered-0]")
+    assert output == {
         "listed": ["Ongoing true"],
         "state": "Ongoing",
         "timeout": 60000,
@@ -114,7 +114,7 @@ def test_the_admin_client_describes_transactions_and_fences_producers(run: Run) 
 
 
 def test_a_transaction_times_out_and_long_timeouts_are_refused(run: Run) -> None:
-    assert run.seen("expired") == {
+    assert run.output("expired") == {
         "abandoned": [2, [], 2, ["abandoned"]],
         # With EndTxn v5 the error says that the transaction has ended; with earlier versions the producer is fenced.
         "committing": "InvalidTxnStateException" if run.protocol == 2 else "ProducerFencedException",

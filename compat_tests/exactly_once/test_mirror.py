@@ -74,7 +74,7 @@ class Side:
         messages: list[Message] = []
         while len(messages) < total:
             polled = consumer.consume(total - len(messages), 60)
-            assert polled, f"{len(messages)} records of {topic}, then no more"
+            assert polled, f"only {len(messages)} of {total} records of {topic}"
             messages += polled
         consumer.commit(asynchronous=False)
         consumer.close()
@@ -82,8 +82,8 @@ class Side:
 
     def committed(self, group: str, topic: str) -> int | None:
         """Return the group's committed offset in the topic's only partition."""
-        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
-        (partition,) = self.admin.list_consumer_group_offsets([asked])[group].result(60).topic_partitions or []
+        partitions = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
+        (partition,) = self.admin.list_consumer_group_offsets([partitions])[group].result(60).topic_partitions or []
         return partition.offset if partition.offset >= 0 else None
 
 
@@ -137,13 +137,13 @@ def _mirror_maker(near: Side, far: Side, directory: Path) -> RunningTool:
     return JavaProgram("org.apache.kafka.connect.mirror.MirrorMaker", f"{connect_libs()}/*").start(str(file))
 
 
-def _carried_over(origin: Side, target: Side, running: RunningTool) -> Reader:
-    """Wait until the mirror is complete and the group, which has read all of the original, is at the mirror's end."""
-    until(lambda: target.mirror in target.admin.list_topics(timeout=60).topics, beside=running)
+def _wait_for_mirror(origin: Side, target: Side, running: RunningTool) -> Reader:
+    """Wait until the mirror is complete, and MirrorMaker has translated the group's offset to the end of the mirror."""
+    until(lambda: target.mirror in target.admin.list_topics(timeout=60).topics, program=running)
     mirror = Reader(target.servers, target.mirror)
-    mirror.read_count(_BEFORE, beside=running)
+    mirror.read_count(_BEFORE, program=running)
     end = (mirror.records[-1].offset() or 0) + 1
-    until(lambda: target.committed(origin.group, target.mirror) == end, beside=running)
+    until(lambda: target.committed(origin.group, target.mirror) == end, program=running)
     return mirror
 
 
@@ -151,29 +151,29 @@ def test_a_group_continues_in_the_mirror_at_its_offset(
     sides: tuple[Side, Side], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     near, far = sides
-    ways = [(near, far), (far, near)]
+    directions = [(near, far), (far, near)]
     for side in sides:
         side.write(range(_BEFORE))
         assert _values(side.read_as_group(side.group, _TOPIC, _BEFORE)) == side.values(range(_BEFORE))
     everything = range(_BEFORE + _AFTER)
 
     with _mirror_maker(near, far, tmp_path) as running:
-        mirrors = [_carried_over(origin, target, running) for origin, target in ways]
-        for mirror, (origin, _) in zip(mirrors, ways, strict=True):
+        mirrors = [_wait_for_mirror(origin, target, running) for origin, target in directions]
+        for mirror, (origin, _) in zip(mirrors, directions, strict=True):
             origin.write(everything[_BEFORE:])
-            mirror.read_count(len(everything), beside=running)
+            mirror.read_count(len(everything), program=running)
         assert running.terminate(60) == 143
-    for mirror, (origin, _) in zip(mirrors, ways, strict=True):
+    for mirror, (origin, _) in zip(mirrors, directions, strict=True):
         mirror.read_rest()
         mirror.close()
         assert mirror.values == origin.values(everything)
 
     translate = compiled("TranslatedOffsets", connect_libs(), tmp_path_factory.mktemp("classes"))
-    questions = [word for origin, target in ways for word in (target.servers, origin.name, origin.group)]
-    with translate.start(*questions) as translated:
-        assert [translated.next_line() for _ in ways] == [
-            f"{target.mirror}-0 {target.committed(origin.group, target.mirror)}" for origin, target in ways
+    arguments = [word for origin, target in directions for word in (target.servers, origin.name, origin.group)]
+    with translate.start(*arguments) as translated:
+        assert [translated.next_line() for _ in directions] == [
+            f"{target.mirror}-0 {target.committed(origin.group, target.mirror)}" for origin, target in directions
         ]
-    for origin, target in ways:
-        went_on = target.read_as_group(origin.group, target.mirror, _AFTER)
-        assert _values(went_on) == origin.values(everything[_BEFORE:])
+    for origin, target in directions:
+        rest = target.read_as_group(origin.group, target.mirror, _AFTER)
+        assert _values(rest) == origin.values(everything[_BEFORE:])

@@ -94,14 +94,14 @@ def test_a_killed_streams_job_counts_and_joins_exactly_once(job: Job, reader: Ca
     written = reader(job.counts, isolation="read_uncommitted")
 
     def read_all_and_kill_in_the_next_transaction(running: RunningTool, batch: int) -> None:
-        counts.read_count(job.words.total(), beside=running)
-        joined.read_count(batch * _PAIRS, beside=running)
+        counts.read_count(job.words.total(), program=running)
+        joined.read_count(batch * _PAIRS, program=running)
         written.read_rest()
         known = len(written.records)
         job.feed_lines()
         job.feed(job.left, batch + 1)
         job.feed(job.right, batch)
-        written.read_count(known + 1, beside=running)
+        written.read_count(known + 1, program=running)
         running.kill()
 
     job.feed_lines()
@@ -113,16 +113,16 @@ def test_a_killed_streams_job_counts_and_joins_exactly_once(job: Job, reader: Ca
     # Only the changelogs are left. The producer of the open transaction is unknown, so the transaction must time out.
     shutil.rmtree(job.directory)
     with job.start() as third:
-        counts.read_count(job.words.total(), beside=third)
-        joined.read_count(2 * _PAIRS, beside=third)
+        counts.read_count(job.words.total(), program=third)
+        joined.read_count(2 * _PAIRS, program=third)
         job.feed_lines()
         job.feed(job.right, 2)
-        joined.read_count(3 * _PAIRS, beside=third)
+        joined.read_count(3 * _PAIRS, program=third)
         job.feed_one(job.left, "apart", "early", 5_000)
         job.feed_one(job.right, "apart", "late", 5_000 + 10_001)
         job.feed_one(job.left, "apart", "later", 5_000 + 10_001)
-        joined.read_count(3 * _PAIRS + 1, beside=third)
-        counts.read_count(job.words.total(), beside=third)
+        joined.read_count(3 * _PAIRS + 1, program=third)
+        counts.read_count(job.words.total(), program=third)
         assert third.terminate() == 143
     for each in (counts, joined, written):
         each.read_rest()

@@ -16,8 +16,8 @@ from odradek_peers.processes import LOOPBACK, free_ports
 from compat_tests.exactly_once.java import JavaProgram
 from compat_tests.exactly_once.reader import until
 
-_BEGINNING = "connect-"
-_NOT_YET = (404, 409, 500, 503)
+_PREFIX = "connect-"
+_NOT_READY = (404, 409, 500, 503)
 """Statuses of a worker that does not know the connector yet, rebalances, waits for its leader, or is starting."""
 
 
@@ -30,12 +30,12 @@ class Worker:
         converter = "org.apache.kafka.connect.storage.StringConverter"
         settings = {
             "bootstrap.servers": servers,
-            "group.id": f"{_BEGINNING}{name}",
+            "group.id": f"{_PREFIX}{name}",
             "listeners": f"http://{LOOPBACK}:{self._port}",
             "plugin.discovery": "service_load",
             "key.converter": converter,
             "value.converter": converter,
-            **{f"{topic}.storage.topic": f"{_BEGINNING}{name}-{topic}" for topic in ("config", "offset", "status")},
+            **{f"{topic}.storage.topic": f"{_PREFIX}{name}-{topic}" for topic in ("config", "offset", "status")},
             **{f"{topic}.storage.replication.factor": "1" for topic in ("config", "offset", "status")},
             "offset.storage.partitions": "2",
             "status.storage.partitions": "2",
@@ -50,7 +50,7 @@ class Worker:
         self.running: RunningTool
 
     def start(self) -> Self:
-        """Start the worker and wait until it has joined its group and answers."""
+        """Start the worker and wait until it has joined its group and responds."""
         program = JavaProgram("org.apache.kafka.connect.cli.ConnectDistributed", f"{connect_libs()}/*")
         self.running = program.start(str(self._properties))
         self.until(lambda: self.ask("GET", "/connectors") is not None)
@@ -75,15 +75,15 @@ class Worker:
         self.ask("PUT", f"/connectors/{connector}/resume")
 
     def until_task(self, connector: str, state: str) -> None:
-        """Wait until the connector's only task is in that state."""
+        """Wait until the connector's only task is in this state."""
 
-        def there() -> bool:
+        def in_state() -> bool:
             status = self.ask("GET", f"/connectors/{connector}/status")
             tasks = status["tasks"] if status else []
             assert not any(task["state"] == "FAILED" for task in tasks), tasks
             return [task["state"] for task in tasks] == [state]
 
-        self.until(there)
+        self.until(in_state)
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
         """Send a request and return the response, or None while the worker cannot answer (`_NOT_YET`)."""
@@ -97,7 +97,7 @@ class Worker:
             with urllib.request.urlopen(request, timeout=30) as response:
                 return json.loads(response.read() or b"{}")
         except urllib.error.HTTPError as refusal:
-            if refusal.code not in _NOT_YET:
+            if refusal.code not in _NOT_READY:
                 raise AssertionError(f"{method} {path}: {refusal.read()!r}") from refusal
             return None
         except OSError:
@@ -105,7 +105,7 @@ class Worker:
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait for a condition; fail if the worker ends."""
-        until(condition, beside=self.running)
+        until(condition, program=self.running)
 
     def __enter__(self) -> Self:
         return self.start()

@@ -35,14 +35,14 @@ from compat_tests.moves.site import WAIT_S, Site
 from compat_tests.oracle.batches import batch
 from compat_tests.oracle.peer import Peer
 
-_LEFT_OVER = re.compile(r".*\.[0-9a-f]{32}-(stray|delete|future)")
+_RENAMED_DIRECTORY = re.compile(r".*\.[0-9a-f]{32}-(stray|delete|future)")
 _GROUP = "readers"
 _TRANSACTIONAL_ID = "t"
-_LEFT_OPEN = "left-open"
+_OPEN_TRANSACTIONAL_ID = "left-open"
 _OUT_OF_ORDER = 45
 _TOPIC, _BROKER = 2, 4
-_OWN = (ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigSource.DYNAMIC_BROKER_CONFIG)
-_DEFAULT = (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,)
+_OWN_SOURCES = (ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigSource.DYNAMIC_BROKER_CONFIG)
+_DEFAULT_SOURCES = (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,)
 
 
 class Read(NamedTuple):
@@ -65,7 +65,7 @@ class Topic:
 
 
 class History:
-    """`write` while a site has an owner, `check` when the next one has begun."""
+    """`write` sends requests to an owner, `check` compares what the next owner has stored."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -74,7 +74,7 @@ class History:
         self._epochs: dict[tuple[str, int, int], int | None] = {}
         self._starts: dict[tuple[str, int], int] = {}
         self._committed: dict[tuple[str, int], tuple[int, str]] = {}
-        self._places: dict[str, Path] = {}
+        self._directories: dict[str, Path] = {}
         self._refused: list[KafkaError] = []
         self._sequence = 0
         self._raw_producer: tuple[int, int] | None = None
@@ -91,12 +91,12 @@ class History:
             "metadata.recovery.strategy": "none",
         }
         self._survivor = self._producer(**{"enable.idempotence": True, "message.timeout.ms": int(2 * WAIT_S * 1000)})
-        """An idempotent producer that lives through all moves."""
+        """An idempotent producer that works with all owners."""
 
         self._admin: AdminClient
         self._worker: Producer
 
-    def meet(self) -> None:
+    def connect(self) -> None:
         """Connect new clients to the owner. Older clients must not send group requests: after a rebootstrap librdkafka
         still sends them to the former coordinator."""
         self._admin = AdminClient(self._common)
@@ -107,7 +107,7 @@ class History:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
+    def create_topics(self) -> None:
         """Create the topics with the first owner."""
         self._create("plain", 3, {"retention.ms": "86400000"})
         self._create("grown", 1, {"segment.bytes": "1048576", "retention.bytes": "104857600"})
@@ -126,7 +126,7 @@ class History:
         self._set(_BROKER, "1", {"log.cleaner.threads": "2"})
 
     def write(self) -> None:
-        """Send every kind of request to the present owner."""
+        """Send every kind of request to the current owner."""
         self._rounds += 1
         round_ = self._rounds
         self._create(f"made-{round_}", 2, {"retention.ms": str(3_600_000 * round_)})
@@ -139,7 +139,7 @@ class History:
             if name not in ("compact", "survivor", "raw", "transactions", "never-written"):
                 self._produce(name, [(p, f"{round_}-{n}", 100) for n in range(100) for p in range(topic.partitions)])
         self._produce("compact", [(0, str(n % 100), 1000) for n in range(2400)])
-        self.survive()
+        self.queue_for_survivor()
         assert self._survivor.flush(WAIT_S) == 0
         self._produce_raw()
         self._trim()
@@ -149,9 +149,10 @@ class History:
         self._delete("again")
         self._create("again", 1)
         self._produce("again", [(0, f"{round_}", 100)])
-        self._places = {name: place for name, place in self._site.directories().items() if not _LEFT_OVER.match(name)}
+        directories = self._site.directories()
+        self._directories = {name: path for name, path in directories.items() if not _RENAMED_DIRECTORY.match(name)}
 
-    def survive(self) -> None:
+    def queue_for_survivor(self) -> None:
         """Queue records in the surviving producer, which sends them when a broker is running."""
         self._send(self._survivor, "survivor", [(0, None, 50)] * 100)
 
@@ -195,14 +196,14 @@ class History:
         response = peer.ask("IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False})
         assert response["responses"][0]["error_code"] == 0, response
 
-    def _produce(self, topic: str, wanted: Iterable[tuple[int, str | None, int]]) -> None:
-        self._send(self._worker, topic, wanted)
+    def _produce(self, topic: str, records: Iterable[tuple[int, str | None, int]]) -> None:
+        self._send(self._worker, topic, records)
         assert self._worker.flush(WAIT_S) == 0
         assert self._refused == [], [str(each) for each in self._refused[:3]]
 
-    def _send(self, producer: Producer, topic: str, wanted: Iterable[tuple[int, str | None, int]]) -> None:
-        """Send records; `wanted` has the partition, the key and the size of the value of each."""
-        for partition, key, size in wanted:
+    def _send(self, producer: Producer, topic: str, records: Iterable[tuple[int, str | None, int]]) -> None:
+        """Send records, each given by its partition, its key and the size of its value."""
+        for partition, key, size in records:
             self._sequence += 1
             value = (b"%d " % self._sequence).ljust(size, b"x")
             headers: list[tuple[str, bytes | None]] = [("n", b"%d" % self._sequence), ("none", None)]
@@ -267,7 +268,7 @@ class History:
         self._records["trimmed", 0] = kept
 
     def _checkpointed_starts(self) -> list[str]:
-        files = [place / "log-start-offset-checkpoint" for place in self._site.log_dirs]
+        files = [directory / "log-start-offset-checkpoint" for directory in self._site.log_dirs]
         return [line for file in files if file.exists() for line in file.read_text().splitlines()]
 
     def _read_as_group(self) -> None:
@@ -316,34 +317,34 @@ class History:
         body = {"transactional_id": _TRANSACTIONAL_ID, "transaction_timeout_ms": 60_000}
         responses: list[dict[str, Any]] = []
 
-        def respond() -> dict[str, Any]:
+        def init_producer_id() -> dict[str, Any]:
             responses.append(peer.ask("InitProducerId", 4, body))
             return responses[-1]
 
         # The coordinator may still be writing the markers of the abort.
-        _until(lambda: respond()["error_code"] == 0)
+        _until(lambda: init_producer_id()["error_code"] == 0)
         assert responses[-1]["producer_id"] == (self._transactional_producer or responses[-1]["producer_id"])
         self._transactional_producer = responses[-1]["producer_id"]
-        left = self._producer(**{"transactional.id": _LEFT_OPEN})
-        left.init_transactions(WAIT_S)
-        left.begin_transaction()
-        self._send(left, "transactions", [(0, None, 20)] * 3)
-        assert left.flush(WAIT_S) == 0
+        open_producer = self._producer(**{"transactional.id": _OPEN_TRANSACTIONAL_ID})
+        open_producer.init_transactions(WAIT_S)
+        open_producer.begin_transaction()
+        self._send(open_producer, "transactions", [(0, None, 20)] * 3)
+        assert open_producer.flush(WAIT_S) == 0
 
     # -- checking -----------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Assert that exactly the written and not deleted data are there, each directory in the same place."""
+        """Assert that the owner has exactly the data that were written and not deleted, in the same log directories."""
         self._until_led()
         assert self._survivor.flush(WAIT_S) == 0
         assert self._refused == [], [str(each) for each in self._refused[:3]]
         assert self._ids() == {name: topic.id for name, topic in self._topics.items()}
         for name, topic in self._topics.items():
-            found = self._dynamic(ConfigResource(ConfigResource.Type.TOPIC, name), _OWN)
+            found = self._dynamic(ConfigResource(ConfigResource.Type.TOPIC, name), _OWN_SOURCES)
             assert found == topic.config, (name, found)
-        own = self._dynamic(ConfigResource(ConfigResource.Type.BROKER, "1"), _OWN)
+        own = self._dynamic(ConfigResource(ConfigResource.Type.BROKER, "1"), _OWN_SOURCES)
         assert own == {"log.cleaner.threads": "2"}, own
-        default = self._dynamic(ConfigResource(ConfigResource.Type.BROKER, "1"), _DEFAULT)
+        default = self._dynamic(ConfigResource(ConfigResource.Type.BROKER, "1"), _DEFAULT_SOURCES)
         default.pop("min.insync.replicas", None)  # Kafka's controller itself sets this default (KIP-966)
         assert default == {"message.max.bytes": "2000000"}, default
         self._check_records()
@@ -352,12 +353,12 @@ class History:
         self._check_directories()
 
     def _check_records(self) -> None:
-        wanted = [(name, index) for name, topic in self._topics.items() for index in range(topic.partitions)]
-        found, starts = self._read(wanted)
+        partitions = [(name, index) for name, topic in self._topics.items() for index in range(topic.partitions)]
+        found, starts = self._read(partitions)
         moved = {key: start for key, start in starts.items() if start}
         assert moved == self._starts, (moved, self._starts)
         assert [read.value for read in found.pop(("raw", 0))] == [b"%d" % number for number in range(self._raw_end)]
-        for key in wanted:
+        for key in partitions:
             if key[0] == "compact":
                 assert _newest(found[key]) == _newest(self._records[key])
                 assert set(found[key]) <= set(self._records[key])
@@ -373,35 +374,35 @@ class History:
 
     def _check_transactions(self) -> None:
         """End the former owner's open transaction, and assert that only committed records are visible."""
-        self._producer(**{"transactional.id": _LEFT_OPEN}).init_transactions(WAIT_S)
-        place = "transactions", 0
-        found, _ = self._read([place], isolation="read_committed")
-        assert [read.offset for read in found[place]] == self._in_committed_transactions
+        self._producer(**{"transactional.id": _OPEN_TRANSACTIONAL_ID}).init_transactions(WAIT_S)
+        partition = "transactions", 0
+        found, _ = self._read([partition], isolation="read_committed")
+        assert [read.offset for read in found[partition]] == self._in_committed_transactions
 
     def _read(
-        self, wanted: list[tuple[str, int]], *, isolation: str = "read_uncommitted"
+        self, partitions: list[tuple[str, int]], *, isolation: str = "read_uncommitted"
     ) -> tuple[dict[tuple[str, int], list[Read]], dict[tuple[str, int], int]]:
         """Return all records of these partitions, and their log start offsets."""
         consumer = self._consumer("no-group", **{"enable.partition.eof": True, "isolation.level": isolation})
-        starts = {key: _start(consumer, key) for key in wanted}
-        consumer.assign([TopicPartition(*key, starts[key]) for key in wanted])
-        found: dict[tuple[str, int], list[Read]] = {key: [] for key in wanted}
-        open_ = set(wanted)
+        starts = {key: _start(consumer, key) for key in partitions}
+        consumer.assign([TopicPartition(*key, starts[key]) for key in partitions])
+        found: dict[tuple[str, int], list[Read]] = {key: [] for key in partitions}
+        unread = set(partitions)
         epochs: dict[tuple[str, int], int] = {}
-        while open_:
+        while unread:
             message = consumer.poll(WAIT_S)
-            assert message is not None, sorted(open_)
+            assert message is not None, sorted(unread)
             key = cast(str, message.topic()), cast(int, message.partition())
             error = message.error()
             if error is not None:
                 assert error.code() == KafkaError._PARTITION_EOF, error
-                open_.discard(key)
+                unread.discard(key)
                 continue
             offset, epoch = cast(int, message.offset()), message.leader_epoch()
             headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
             found[key].append(Read(offset, message.timestamp(), message.key(), message.value(), tuple(headers)))
             assert self._epochs.setdefault((*key, offset), epoch) == epoch, (key, offset)
-            assert epochs.get(key, 0) <= (epoch or 0), (key, offset, "a later record of an earlier epoch")
+            assert epochs.get(key, 0) <= (epoch or 0), (key, offset, "the leader epoch goes back")
             epochs[key] = epoch or 0
         consumer.close()
         return found, starts
@@ -413,20 +414,20 @@ class History:
         assert committed == self._committed, committed
 
     def _check_directories(self) -> None:
-        """Assert that no log was set aside as stray, and that deleted logs disappear even after a change of owner."""
-        wanted = {f"{name}-{index}" for name, topic in self._topics.items() for index in range(topic.partitions)}
+        """Assert that no log became a stray, and that deleted logs disappear even after a change of owner."""
+        expected = {f"{name}-{index}" for name, topic in self._topics.items() for index in range(topic.partitions)}
 
-        def theirs() -> set[str]:
+        def partition_directories() -> set[str]:
             found = self._site.directories()
             assert not [name for name in found if name.endswith("-stray")]
             return {name for name in found if not name.startswith("__")}
 
-        _until(lambda: theirs() == wanted, lambda: theirs() ^ wanted)
+        _until(lambda: partition_directories() == expected, lambda: partition_directories() ^ expected)
         moved = {
-            name: place for name, place in self._site.directories().items() if self._places.get(name, place) != place
+            name: path for name, path in self._site.directories().items() if self._directories.get(name, path) != path
         }
         assert moved == {}
-        assert set(self._places) <= set(self._site.directories())
+        assert set(self._directories) <= set(self._site.directories())
         assert len(set(self._site.directories().values())) in (1, 2)
 
     def _consumer(self, group: str, **settings: object) -> Consumer:
@@ -445,33 +446,33 @@ class History:
     def _until_led(self) -> None:
         """Wait until Metadata lists exactly the expected topics, with a leader for each partition."""
 
-        def as_wanted() -> bool:
+        def as_expected() -> bool:
             found = self._admin.list_topics(timeout=WAIT_S).topics
             return {name: len(topic.partitions) for name, topic in found.items() if not name.startswith("__")} == {
                 name: topic.partitions for name, topic in self._topics.items()
             } and all(each.leader == 1 for topic in found.values() for each in topic.partitions.values())
 
-        _until(as_wanted, lambda: sorted(self._admin.list_topics(timeout=WAIT_S).topics))
+        _until(as_expected, lambda: sorted(self._admin.list_topics(timeout=WAIT_S).topics))
 
     def _done(self, futures: dict[Any, Any]) -> None:
         for future in futures.values():
             future.result(WAIT_S)
 
 
-def _start(consumer: Consumer, place: tuple[str, int]) -> int:
+def _start(consumer: Consumer, partition: tuple[str, int]) -> int:
     """Return a log start offset. A broker that has just started may list itself as the leader before it leads."""
     found: list[int] = []
 
     def is_led() -> bool:
         try:
-            found.append(consumer.get_watermark_offsets(TopicPartition(*place), WAIT_S)[0])
+            found.append(consumer.get_watermark_offsets(TopicPartition(*partition), WAIT_S)[0])
         except KafkaException as refusal:
             error: KafkaError = refusal.args[0]
             if error.code() != KafkaError.NOT_LEADER_FOR_PARTITION:
                 raise
         return bool(found)
 
-    _until(is_led, lambda: place)
+    _until(is_led, lambda: partition)
     return found[0]
 
 
@@ -483,15 +484,15 @@ def _names(directory: str, topic: str) -> bool:
     return re.fullmatch(rf"{re.escape(topic)}-\d+", directory) is not None
 
 
-def _difference(key: tuple[str, int], found: list[Read], wanted: list[Read]) -> str:
+def _difference(key: tuple[str, int], found: list[Read], expected: list[Read]) -> str:
     """Describe the first difference only."""
-    pairs = enumerate(zip(found, wanted, strict=False))
-    first = next((f"{ours} is not {theirs}" for _, (ours, theirs) in pairs if ours != theirs), "the rest is missing")
-    return f"{key}: {len(found)} records, not {len(wanted)}: {first}"
+    pairs = enumerate(zip(found, expected, strict=False))
+    first = next((f"{left} is not {right}" for _, (left, right) in pairs if left != right), "records are missing")
+    return f"{key}: {len(found)} records, not {len(expected)}: {first}"
 
 
-def _until(condition: Callable[[], object], about: Callable[[], object] = str) -> None:
+def _until(condition: Callable[[], object], context: Callable[[], object] = str) -> None:
     deadline = time.monotonic() + WAIT_S
     while not condition():
-        assert time.monotonic() < deadline, f"did not come true in {WAIT_S:g} s: {about()}"
+        assert time.monotonic() < deadline, f"condition is not true after {WAIT_S:g} s: {context()}"
         time.sleep(0.1)

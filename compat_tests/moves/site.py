@@ -1,6 +1,6 @@
 """The site of a broker, which Kafka and Odradek own in turn: an address, two log directories, and perhaps a ZooKeeper.
 
-Starts and ends each owner. An owner knows its predecessor from the files only.
+Starts and ends each owner. An owner knows the former owner only from the files.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _OVER_ZOOKEEPER = {"zookeeper.session.timeout.ms": "18000"}
 
 
 class Site:
-    """`start` an owner, `end` it, start another. With `zookeeper`, the connect string, an owner is broker 1 of that
-    cluster; without, it is a combined broker and controller."""
+    """`start` an owner, `end` it, and start another. With `zookeeper`, a connect string, an owner is broker 1 of that
+    cluster; without it, an owner is a combined broker and controller."""
 
     def __init__(self, root: Path, zookeeper: str | None) -> None:
         self._root = root
@@ -69,19 +69,19 @@ class Site:
         self.bootstrap_servers = self._kafka.bootstrap_servers
 
     @property
-    def alone(self) -> bool:
-        """True if the site is a cluster without ZooKeeper."""
+    def is_combined(self) -> bool:
+        """True if an owner is a combined broker and controller, without ZooKeeper."""
         return self._zookeeper is None
 
     def start(self, owner: Owner) -> None:
-        """Start an owner and wait until it answers requests."""
+        """Start an owner and wait until it responds to requests."""
         if owner == "kafka":
             self._kafka.start()
         else:
             self._start_odradek()
 
     def end(self, how: End) -> None:
-        """End the owner in order or by kill -9, and remove its ephemeral znodes."""
+        """End the owner with a controlled shutdown or SIGKILL, and remove its ephemeral znodes."""
         if self._odradek is not None:
             self._odradek.send_signal(signal.SIGTERM if how == "stop" else signal.SIGKILL)
             code = self._odradek.wait(WAIT_S)
@@ -107,17 +107,17 @@ class Site:
 
     def directories(self) -> dict[str, Path]:
         """Return the log directory of every partition's directory, by name, including deleted and stray ones."""
-        return {each.name: place for place in self.log_dirs for each in place.iterdir() if each.is_dir()}
+        return {each.name: directory for directory in self.log_dirs for each in directory.iterdir() if each.is_dir()}
 
     def _start_odradek(self) -> None:
         host, _, port = self.bootstrap_servers.rpartition(":")
         config = dict(self._config)
-        place = ["--brokers=1"]
+        mode = ["--brokers=1"]
         if self._zookeeper is not None:
-            place = [f"--zookeeper={self._zookeeper}", f"--broker-id={BROKER}"]
+            mode = [f"--zookeeper={self._zookeeper}", f"--broker-id={BROKER}"]
         else:
             config["node.id"] = str(BROKER)
-        self._odradek, _ = up(self._root / "odradek.log", [*place, f"--host={host}", f"--port={port}"], config)
+        self._odradek, _ = up(self._root / "odradek.log", [*mode, f"--host={host}", f"--port={port}"], config)
         # The broker listens before its first metadata update; requests wait for the update.
         try:
             wait_until_ready(host, int(port), timeout=WAIT_S, alive=lambda: True)

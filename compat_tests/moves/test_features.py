@@ -51,7 +51,7 @@ def _levels(site: Site) -> dict[str, int]:
     return levels
 
 
-def _under(site: Site, owner: Owner, end: End = "stop", upgrade: Iterable[str] = ()) -> dict[str, int]:
+def _levels_under(site: Site, owner: Owner, end: End = "stop", upgrade: Iterable[str] = ()) -> dict[str, int]:
     """Return the levels that this owner lists; then upgrade features to level 1 and end the owner."""
     site.start(owner)
     levels = _levels(site)
@@ -64,16 +64,16 @@ def _under(site: Site, owner: Owner, end: End = "stop", upgrade: Iterable[str] =
 
 
 def test_feature_levels_that_kafka_stored_survive_odradek(site: Site) -> None:
-    kafkas = _under(site, "kafka")
+    kafkas = _levels_under(site, "kafka")
     assert kafkas.keys() >= _FIRST_API.keys()
-    ours = _under(site, "odradek", "kill")
+    ours = _levels_under(site, "odradek", "kill")
     assert ours == {name: level for name, level in kafkas.items() if name in ours}
     assert ours.keys() >= kafkas.keys() - _FIRST_API.keys()
-    assert _under(site, "kafka") == kafkas
+    assert _levels_under(site, "kafka") == kafkas
 
 
 def test_kafka_finalizes_its_features_in_odradeks_directory(site: Site) -> None:
-    ours = _under(site, "odradek")
-    assert _under(site, "kafka", "kill", upgrade=_FIRST_API) == ours
-    assert _under(site, "odradek") == ours
-    assert _under(site, "kafka") == {**ours, **dict.fromkeys(_FIRST_API, 1)}
+    ours = _levels_under(site, "odradek")
+    assert _levels_under(site, "kafka", "kill", upgrade=_FIRST_API) == ours
+    assert _levels_under(site, "odradek") == ours
+    assert _levels_under(site, "kafka") == {**ours, **dict.fromkeys(_FIRST_API, 1)}

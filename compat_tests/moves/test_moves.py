@@ -1,5 +1,5 @@
 """Each owner of a data directory has everything that the former owner stored: every record, topic, setting and
-committed offset, in both directions, after an orderly end and after kill -9. No log is set aside as stray."""
+committed offset, in both directions, after a controlled shutdown and after kill -9. No log becomes a stray."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def test_the_next_owner_has_everything_that_was_stored(owners: list[tuple[Owner,
     history = History(site)
     for number, (owner, end) in enumerate(owners):
         site.start(owner)
-        history.meet()
+        history.connect()
         if number:
             history.check()
         else:
-            history.begin()
+            history.create_topics()
         history.write()
         site.end(end)
-        if site.alone:
-            # Over ZooKeeper a starting broker, Kafka's too, answers Metadata before it knows any topic, and librdkafka
-            # drops its queued records for an unknown topic.
-            history.survive()
+        if site.is_combined:
+            # Over ZooKeeper a starting broker, Kafka's too, responds to Metadata before it knows any topic, and
+            # librdkafka drops its queued records for an unknown topic.
+            history.queue_for_survivor()
     site.start("odradek")
-    history.meet()
+    history.connect()
     history.check()

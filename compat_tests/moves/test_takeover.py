@@ -1,5 +1,5 @@
-"""A whole cluster over ZooKeeper is killed in the middle of its work, and brokers of the other kind take its
-directories over, from Kafka's to ours and from ours to Kafka's."""
+"""All brokers of a cluster over ZooKeeper are killed under load, and brokers of the other kind start with their
+directories: Odradek's with Kafka's, and Kafka's with Odradek's."""
 
 from __future__ import annotations
 

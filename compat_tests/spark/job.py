@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _SECONDS = 60.0
-PLACE_AND_VALUE = ("partition", "offset", "CAST(value AS STRING) AS value")
+POSITION_AND_VALUE = ("partition", "offset", "CAST(value AS STRING) AS value")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Job:
 
         for count, record in enumerate(records):
             if count % 50_000 == 49_999:  # librdkafka's own queue holds twice as many
-                assert producer.flush(_SECONDS) == 0, "not everything was sent in time"
+                assert producer.flush(_SECONDS) == 0, "records are unacknowledged after the timeout"
             producer.produce(
                 topic,
                 record.value,
@@ -66,7 +66,7 @@ class Job:
                 headers=list(record.headers),
             )
             producer.poll(0)
-        assert producer.flush(_SECONDS) == 0, "not everything was sent in time"
+        assert producer.flush(_SECONDS) == 0, "records are unacknowledged after the timeout"
         assert failures == []
 
     def delete_topic(self, topic: str) -> None:
@@ -116,7 +116,7 @@ class Job:
         return query
 
     def _sink(self, **options: object) -> DataStreamWriter:
-        frame = self.stream(**options).selectExpr("topic", *PLACE_AND_VALUE)
+        frame = self.stream(**options).selectExpr("topic", *POSITION_AND_VALUE)
         sink = frame.writeStream.format("parquet").option("path", self.output)
         return sink.option("checkpointLocation", self.checkpoint)
 

@@ -18,7 +18,7 @@ def wait_for_rows(query: StreamingQuery, job: Job, count: int) -> None:
     cause = query.exception()
     if cause is not None:
         raise cause
-    raise AssertionError(f"{job.written().count()} of {count} rows came: {query.status}")
+    raise AssertionError(f"the sink has {job.written().count()} of {count} rows: {query.status}")
 
 
 def values(job: Job) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME
 
 from compat_tests.clients.confluent import Confluent
-from compat_tests.spark.job import PLACE_AND_VALUE, Job, Sent, numbered, rows
+from compat_tests.spark.job import POSITION_AND_VALUE, Job, Sent, numbered, rows
 
 MakeTopic = Callable[..., str]
 
@@ -17,7 +17,7 @@ _BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta
 _BASE_MS = int(_BASE.timestamp() * 1000)
 
 
-def placed(records: list[Sent]) -> list[tuple[int, int, str | None]]:
+def expected_rows(records: list[Sent]) -> list[tuple[int, int, str | None]]:
     """Return the expected rows for records of a new topic: partition, offset, value."""
     ends: dict[int, int] = {}
     found = []
@@ -37,7 +37,7 @@ def thirty(job: Job, make_topic: MakeTopic) -> str:
 
 
 def test_a_batch_reads_everything_by_default(job: Job, thirty: str, offset_fetching: str) -> None:
-    assert rows(job.read(subscribe=thirty), *PLACE_AND_VALUE) == placed(numbered(0, 30, partitions=3))
+    assert rows(job.read(subscribe=thirty), *POSITION_AND_VALUE) == expected_rows(numbered(0, 30, partitions=3))
 
 
 def test_a_row_has_every_field_of_its_record(job: Job, make_topic: MakeTopic) -> None:
@@ -62,7 +62,7 @@ def test_offsets_as_json_bound_each_partition(job: Job, thirty: str, offset_fetc
             startingOffsets={thirty: {"0": 4, "1": -2, "2": 9}},
             endingOffsets={thirty: {"0": 6, "1": 2, "2": -1}},
         ),
-        *PLACE_AND_VALUE,
+        *POSITION_AND_VALUE,
     )
 
     assert found == [(0, 4, "v12"), (0, 5, "v15"), (1, 0, "v1"), (1, 1, "v4"), (2, 9, "v29")]
@@ -71,7 +71,7 @@ def test_offsets_as_json_bound_each_partition(job: Job, thirty: str, offset_fetc
 def test_one_timestamp_for_all_partitions_bounds_a_batch(job: Job, thirty: str, offset_fetching: str) -> None:
     found = rows(
         job.read(subscribe=thirty, startingTimestamp=_BASE_MS + 10_000, endingTimestamp=_BASE_MS + 13_000),
-        *PLACE_AND_VALUE,
+        *POSITION_AND_VALUE,
     )
 
     assert found == [(0, 4, "v12"), (1, 3, "v10"), (2, 3, "v11")]
@@ -82,7 +82,7 @@ def test_timestamps_as_json_bound_each_partition(job: Job, thirty: str, offset_f
     end = {thirty: {"0": _BASE_MS + 27_000, "1": _BASE_MS + 99_000, "2": _BASE_MS + 99_000}}
 
     found = rows(
-        job.read(subscribe=thirty, startingOffsetsByTimestamp=start, endingOffsetsByTimestamp=end), *PLACE_AND_VALUE
+        job.read(subscribe=thirty, startingOffsetsByTimestamp=start, endingOffsetsByTimestamp=end), *POSITION_AND_VALUE
     )
 
     assert found == [(0, 8, "v24"), (1, 8, "v25"), (1, 9, "v28"), (2, 9, "v29")]
@@ -114,7 +114,7 @@ def test_min_partitions_splits_ranges_without_losing_or_doubling(job: Job, thirt
     frame = job.read(subscribe=thirty, minPartitions=9)
 
     assert frame.rdd.getNumPartitions() == 9
-    assert rows(frame, *PLACE_AND_VALUE) == placed(numbered(0, 30, partitions=3))
+    assert rows(frame, *POSITION_AND_VALUE) == expected_rows(numbered(0, 30, partitions=3))
 
 
 def test_a_query_subscribes_to_topics_by_pattern(job: Job, make_topic: MakeTopic, offset_fetching: str) -> None:
@@ -138,9 +138,9 @@ def test_a_query_subscribes_to_a_list_of_topics(job: Job, make_topic: MakeTopic)
 
 
 def test_assigned_partitions_are_read_and_no_others(job: Job, thirty: str, offset_fetching: str) -> None:
-    found = rows(job.read(assign=json.dumps({thirty: [0, 2]})), *PLACE_AND_VALUE)
+    found = rows(job.read(assign=json.dumps({thirty: [0, 2]})), *POSITION_AND_VALUE)
 
-    assert found == [row for row in placed(numbered(0, 30, partitions=3)) if row[0] != 1]
+    assert found == [row for row in expected_rows(numbered(0, 30, partitions=3)) if row[0] != 1]
 
 
 def test_an_empty_topic_is_an_empty_frame(job: Job, topic: str, offset_fetching: str) -> None:

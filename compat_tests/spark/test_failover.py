@@ -64,7 +64,7 @@ def test_a_strict_query_reads_every_record_once_while_brokers_are_killed(
         for turn in range(_ROUNDS):
             survive(_VICTIMS[turn % len(_VICTIMS)])
     finally:
-        sender.enough.set()
+        sender.stop_requested.set()
         sender.join()
     assert query.isActive, query.exception()
     wait_for_rows(query, job, sender.sent)

@@ -22,7 +22,7 @@ _DAYS_7 = str(7 * 24 * 3_600_000)
 
 # A query that stops waits for its admin client's timeout with a dead broker: a minute by default, which is also the
 # time that Spark waits for the query.
-_GIVES_UP_SOON = {"kafka.request.timeout.ms": 5_000, "kafka.default.api.timeout.ms": 10_000}
+_SHORT_TIMEOUTS = {"kafka.request.timeout.ms": 5_000, "kafka.default.api.timeout.ms": 10_000}
 
 
 @pytest.mark.long
@@ -30,7 +30,7 @@ def test_a_query_resumes_from_its_checkpoint_after_kill_9(own_broker: Broker, jo
     job = job_on(own_broker.bootstrap_servers)
     topic = create_topic(job.servers, "survivor", partitions=3)
     job.send(topic, numbered(0, 3000, partitions=3))
-    first = job.into_parquet(subscribe=topic, maxOffsetsPerTrigger=300, **_GIVES_UP_SOON)
+    first = job.into_parquet(subscribe=topic, maxOffsetsPerTrigger=300, **_SHORT_TIMEOUTS)
     until(lambda: input_rows(first) != [])
 
     own_broker.kill()
@@ -58,7 +58,7 @@ def test_a_running_query_and_producer_survive_kill_9(own_broker: Broker, job_on:
     own_broker.start()
     at_restart = sender.sent
     until(lambda: sender.sent > at_restart + 500)
-    sender.enough.set()
+    sender.stop_requested.set()
     sender.join()
     if not query.isActive:  # Spark ends the query if the outage comes at certain moments; the test starts it again.
         query = job.into_parquet(subscribe=topic)

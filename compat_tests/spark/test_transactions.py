@@ -1,5 +1,5 @@
-"""Queries with `isolation.level=read_committed`: committed records exactly once, aborted ones never, and an end
-although the last offsets are of markers, or of a transaction that is open."""
+"""Queries with `isolation.level=read_committed`: they read committed records exactly once and no aborted ones, and they
+end although the last offsets are those of markers or of an open transaction."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -8,7 +8,7 @@ import pytest
 
 from compat_tests.clients.confluent import Confluent
 from compat_tests.clients.transactional import TRANSACTIONAL, Transactions
-from compat_tests.spark.job import PLACE_AND_VALUE, Job, numbered, rows
+from compat_tests.spark.job import POSITION_AND_VALUE, Job, numbered, rows
 from compat_tests.spark.queries import input_rows, values, wait_for_rows
 
 MakeTopic = Callable[..., str]
@@ -44,7 +44,7 @@ def transaction(producer: Transactions, topic: str, first: int, end: int, *, com
     producer.commit() if commit else producer.abort()
 
 
-def named(*ranges: Iterable[int]) -> list[str]:
+def values_of(*ranges: Iterable[int]) -> list[str]:
     """Return the values of these numbers."""
     return [f"v{number}" for number in chain(*ranges)]
 
@@ -63,7 +63,7 @@ def mixed(producer: Transactions, topic_of_transactions: str) -> str:
     return topic
 
 
-MIXED_COMMITTED = named(range(20), range(40, 50))
+MIXED_COMMITTED = values_of(range(20), range(40, 50))
 
 
 def in_order(found: Iterable[str]) -> list[str]:
@@ -71,22 +71,24 @@ def in_order(found: Iterable[str]) -> list[str]:
 
 
 def batch(job: Job, topic: str, **options: object) -> list[str]:
-    """Return the numbers that a batch query reads, with repetitions."""
+    """Return the values that a batch query reads, duplicates included, in the order of their numbers."""
     frame = job.read(subscribe=topic, **COMMITTED, **options)
     return in_order(value for (value,) in rows(frame, "CAST(value AS STRING)"))
 
 
 def test_a_batch_query_reads_committed_records_only(job: Job, mixed: str, offset_fetching: str) -> None:
-    found = rows(job.read(subscribe=mixed, endingOffsets="latest", **COMMITTED), *PLACE_AND_VALUE)
+    found = rows(job.read(subscribe=mixed, endingOffsets="latest", **COMMITTED), *POSITION_AND_VALUE)
 
-    places = [*((offset, 2 * offset) for offset in range(10)), *((22 + n, 40 + 2 * n) for n in range(5))]
-    assert found == [(index, offset, f"v{number + index}") for index in range(PARTITIONS) for offset, number in places]
+    positions = [*((offset, 2 * offset) for offset in range(10)), *((22 + n, 40 + 2 * n) for n in range(5))]
+    assert found == [
+        (index, offset, f"v{number + index}") for index in range(PARTITIONS) for offset, number in positions
+    ]
 
 
 def test_a_batch_without_isolation_sees_every_record(job: Job, mixed: str) -> None:
     found = [value for (value,) in rows(job.read(subscribe=mixed), "CAST(value AS STRING)")]
 
-    assert in_order(found) == named(range(70))
+    assert in_order(found) == values_of(range(70))
 
 
 def test_ranges_of_markers_and_aborted_records_are_empty(job: Job, mixed: str, offset_fetching: str) -> None:
@@ -95,10 +97,10 @@ def test_ranges_of_markers_and_aborted_records_are_empty(job: Job, mixed: str, o
         return batch(job, mixed, startingOffsets=bounds[0], endingOffsets=bounds[1])
 
     assert between(10, 11) == []  # the marker of a commit
-    assert between(10, 22) == []  # it, and an aborted transaction with its marker
-    assert between(12, 20) == []  # of the middle of that
-    assert between(8, 11) == named(range(16, 20))
-    assert between(20, 24) == named(range(40, 44))
+    assert between(10, 22) == []  # the marker of a commit, and an aborted transaction with its marker
+    assert between(12, 20) == []  # part of an aborted transaction
+    assert between(8, 11) == values_of(range(16, 20))
+    assert between(20, 24) == values_of(range(40, 44))
 
 
 def test_a_split_range_may_begin_and_end_at_any_offset(job: Job, mixed: str) -> None:
@@ -126,7 +128,7 @@ def test_an_open_transaction_holds_back_later_records(
     assert batch(job, mixed) == MIXED_COMMITTED
 
     producer.abort()
-    assert batch(job, mixed) == MIXED_COMMITTED + named(range(70, 80))
+    assert batch(job, mixed) == MIXED_COMMITTED + values_of(range(70, 80))
 
 
 @pytest.mark.long
@@ -142,7 +144,7 @@ def test_a_stream_resumes_at_a_transaction_that_was_open(
     producer.commit()
     transaction(producer, mixed, 70, 80, commit=False)
     job.available_into_parquet(subscribe=mixed, **COMMITTED)
-    assert values(job) == MIXED_COMMITTED + named(range(60, 70))
+    assert values(job) == MIXED_COMMITTED + values_of(range(60, 70))
 
 
 @pytest.mark.long
@@ -171,7 +173,7 @@ def test_a_running_stream_reads_each_transaction_after_its_commit(
     finally:
         query.stop()
 
-    assert values(job) == MIXED_COMMITTED + named(range(70, 80), range(90, 100))
+    assert values(job) == MIXED_COMMITTED + values_of(range(70, 80), range(90, 100))
 
 
 def test_a_chain_of_queries_reads_committed_records(
@@ -188,7 +190,7 @@ def test_a_chain_of_queries_reads_committed_records(
     producer.commit()
     copy()
 
-    expected = MIXED_COMMITTED + named(range(60, 70))
+    expected = MIXED_COMMITTED + values_of(range(60, 70))
     assert batch(job, target) == expected
-    taken = Confluent().consume(servers, target, len(expected))
-    assert in_order(str(record.value, "ascii") for record in taken if record.value is not None) == expected
+    records = Confluent().consume(servers, target, len(expected))
+    assert in_order(str(record.value, "ascii") for record in records if record.value is not None) == expected
