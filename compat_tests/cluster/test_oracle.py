@@ -405,27 +405,27 @@ def test_a_partition_without_isr_and_eligible_leaders_stays_offline(clusters: Cl
         clusters.start(1)
         clusters.start(2)
     assert _leader(clusters, name) == -1
-    _elected(clusters, 2, PREFERRED, (name, [0]))
+    _elect(clusters, 2, PREFERRED, (name, [0]))
     assert _leader(clusters, name) == -1
-    _elected(clusters, 2, UNCLEAN, (name, [0]))
+    _elect(clusters, 2, UNCLEAN, (name, [0]))
     clusters.until(lambda peer: _in_sync(peer, name, 1))
-    clusters.same_places(name)
+    clusters.compare_partitions(name)
 
 
 def _leader(clusters: Clusters, name: str) -> Any:
-    topics: Any = clusters.same_places(name)
+    topics: Any = clusters.compare_partitions(name)
     return topics[0]["partitions"][0]["leader_id"]
 
 
 def _eligible(clusters: Clusters, name: str) -> Body:
     """Compare the ISR and the eligible leaders of a topic with one partition, and return Kafka's."""
 
-    def shown(answer: Body) -> object:
-        (partition,) = answer["topics"][0]["partitions"]
+    def select(response: Body) -> object:
+        (partition,) = response["topics"][0]["partitions"]
         return {key: sorted(partition[key]) for key in ("isr_nodes", "eligible_leader_replicas", "last_known_elr")}
 
     asked: Body = {"topics": [{"name": name}], "response_partition_limit": 10, "cursor": None}
-    return settled(lambda: clusters.pair.ask("DescribeTopicPartitions", 0, asked, shown), _HEARD_S)
+    return repeat_until_equal(lambda: clusters.pair.ask("DescribeTopicPartitions", 0, asked, select), _EQUAL_WITHIN_S)
 
 
 def test_a_throttled_reassignment_is_listed_and_described(clusters: Clusters) -> None:
