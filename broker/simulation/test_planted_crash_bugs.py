@@ -75,7 +75,7 @@ def commit_that_loses_pending_offsets(patch: pytest.MonkeyPatch) -> None:
 
 LOST = (
     "acknowledged|OFFSET_OUT_OF_RANGE|both own|the latest offset of|was read|goes back|failed with|no record batch in|"
-    "had committed"
+    "had committed|retreats"
 )
 TWICE = "repeated|reordered|is stored 2 times|failed with"
 PLANTED: list[tuple[Plant, str]] = [
