@@ -8,10 +8,10 @@ import sys
 import time
 from multiprocessing import Pool
 
-from simulation.simulation import KINDS, Failure, Kind, simulate
+from simulation.simulation import KINDS, ClusterKind, Failure, simulate
 
 
-def outcome(run: tuple[Kind, int]) -> tuple[str, str | None]:
+def outcome(run: tuple[ClusterKind, int]) -> tuple[str, str | None]:
     kind, seed = run
     try:
         simulate(seed, kind)

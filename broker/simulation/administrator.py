@@ -17,9 +17,9 @@ from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 from odradek_wire.messages.elect_leaders import ElectLeadersRequest
 from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from simulation.checks import Checks
-from simulation.client import Client, UnreachableError, response_class
+from simulation.client import Client, UnreachableError, response_class_of
 
-PASSING = "passing"
+TEMPORARY_TOPIC = "passing"
 """A topic that is created and deleted repeatedly."""
 SET, DELETE = 0, 1
 ANY_EPOCH = 1 << 31
@@ -70,36 +70,38 @@ class Administrator:
         resource = IncrementalAlterConfigsRequest.AlterConfigsResource(int(kind), name, [config])
         await self._ask(IncrementalAlterConfigsRequest([resource]), 1)
 
-    async def come_and_go(self) -> None:
+    async def create_and_delete_topic(self) -> None:
         """Create a topic, add partitions, and delete it."""
-        self._client.note(f"creates {PASSING}")
-        await self._ask(CreateTopicsRequest([CreateTopicsRequest.CreatableTopic(PASSING, 2, -1)], 5000), 7)
+        self._client.note(f"creates {TEMPORARY_TOPIC}")
+        await self._ask(CreateTopicsRequest([CreateTopicsRequest.CreatableTopic(TEMPORARY_TOPIC, 2, -1)], 5000), 7)
         await asyncio.sleep(self._chance.uniform(0, 3))
         await self._ask(
-            CreatePartitionsRequest([CreatePartitionsRequest.CreatePartitionsTopic(PASSING, 4, None)], 5000), 3
+            CreatePartitionsRequest([CreatePartitionsRequest.CreatePartitionsTopic(TEMPORARY_TOPIC, 4, None)], 5000), 3
         )
         await asyncio.sleep(self._chance.uniform(0, 3))
-        self._client.note(f"deletes {PASSING}")
-        await self._ask(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(PASSING)], timeout_ms=5000), 6)
+        self._client.note(f"deletes {TEMPORARY_TOPIC}")
+        await self._ask(
+            DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(TEMPORARY_TOPIC)], timeout_ms=5000), 6
+        )
 
     async def delete_records(self) -> None:
         """Delete records before a random offset in the older half of the partition."""
         partition = self._chance.randrange(self._partitions)
-        place = (self._topic, partition)
-        before = self._chance.randint(0, self._checks.latest_seen(place, ANY_EPOCH) // 2)
-        self._checks.deleting(place, before)
+        topic_partition = (self._topic, partition)
+        before = self._chance.randint(0, self._checks.latest_seen(topic_partition, ANY_EPOCH) // 2)
+        self._checks.deleting(topic_partition, before)
         self._client.note(f"deletes the records of {self._topic}-{partition} before {before}")
         wanted = DeleteRecordsRequest.DeleteRecordsPartition(partition, before)
         request = DeleteRecordsRequest([DeleteRecordsRequest.DeleteRecordsTopic(self._topic, [wanted])], 3000)
         try:
-            await (await self._client.leader(*place)).ask(request, 2, response_class(DeleteRecordsRequest))
+            await (await self._client.leader(*topic_partition)).ask(request, 2, response_class_of(DeleteRecordsRequest))
         except UnreachableError:
             pass
         finally:
-            self._client.forget_leader(*place)
+            self._client.forget_leader(*topic_partition)
 
     async def _ask(self, request: Message, version: int) -> None:
         try:
-            await self._client.ask_controller(request, version, response_class(type(request)))
+            await self._client.ask_controller(request, version, response_class_of(type(request)))
         except UnreachableError:
             self._client.note("no response")

@@ -17,9 +17,9 @@ ACCOUNTS = 6
 OPENING_BALANCE = 100
 TOTAL = ACCOUNTS * OPENING_BALANCE
 BARRIER = b"barrier"
-"""Written in place of a statement: a producer that has read its own barrier has read everything that earlier producers
-wrote to the partition. Without it, a leader that does not know yet that it was replaced could return less, as in Kafka.
-"""
+"""A value in place of a statement. A producer that has read its own barrier has read everything that earlier producers
+wrote to the partition. Without a barrier, a leader that does not know yet that it was replaced could return less, as
+in Kafka."""
 
 
 class Statement(NamedTuple):

@@ -1,7 +1,7 @@
 """A client's connections and metadata.
 
-`Wire` is one connection with pipelined requests; `Client` caches leaders and coordinators. The requests are those of
-the workloads (`producers`, `readers`, `consumer_group`).
+`Connection` is one connection, with pipelined requests; `Client` caches leaders and coordinators. Leaves the requests
+to the workloads (`producers`, `readers`, `consumer_group`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ TIMEOUT_S = 5.0
 METADATA_VERSION = 12
 FIND_COORDINATOR_VERSION = 3
 TopicPartition = tuple[str, int]
-"""Topic and partition."""
 
 
 def virtual_wall_ms() -> int:
@@ -35,10 +34,10 @@ def virtual_wall_ms() -> int:
 
 
 class UnreachableError(ConnectionError):
-    """No response has come, and none will come on this connection."""
+    """The broker did not respond, and the connection is closed."""
 
 
-class Wire(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """One connection. Responses come in the order of the requests."""
 
     def __init__(self, host: str, broker: str) -> None:
@@ -51,34 +50,34 @@ class Wire(asyncio.Protocol):
         self._transport: asyncio.BaseTransport | None = None
 
     @classmethod
-    async def connect(cls, host: str, broker: str) -> Wire:
+    async def connect(cls, host: str, broker: str) -> Connection:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                _, wire = await loop.create_connection(lambda: cls(host, broker), broker, PORT)
+                _, connection = await loop.create_connection(lambda: cls(host, broker), broker, PORT)
         except (OSError, TimeoutError) as error:
             raise UnreachableError(f"{broker}: {type(error).__name__}") from None
-        return wire
+        return connection
 
-    async def ask(self, request: Message, version: int, response_type: type[R], timeout_s: float = TIMEOUT_S) -> R:
+    async def ask(self, request: Message, version: int, response_class: type[R], timeout_s: float = TIMEOUT_S) -> R:
         """Send a request and return its response. Raises UnreachableError; the request may have taken effect."""
         if self.lost or self._transport is None:
             raise UnreachableError(f"{self._broker}: closed")
         self._sent += 1
         correlation_id = self._sent
-        frame = encode_request(request, version, correlation_id, self.host)
+        request_frame = encode_request(request, version, correlation_id, self.host)
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[bytes] = loop.create_future()
         self._waiting.append(waiting)
         assert isinstance(self._transport, asyncio.WriteTransport)
-        self._transport.write(len(frame).to_bytes(4) + frame)
+        self._transport.write(len(request_frame).to_bytes(4) + request_frame)
         timeout = loop.call_later(timeout_s, self._give_up, waiting)
         try:
-            received = await waiting
+            frame = await waiting
         finally:
             timeout.cancel()
-        correlated, response = decode_response(response_type, version, received)
-        assert correlated == correlation_id, "responses come in order"
+        correlated, response = decode_response(response_class, version, frame)
+        assert correlated == correlation_id, "responses come in the order of the requests"
         return response
 
     def _give_up(self, waiting: asyncio.Future[bytes]) -> None:
@@ -118,10 +117,11 @@ class Wire(asyncio.Protocol):
 
 
 class Client:
-    """`chance` makes random choices; `brokers` are the bootstrap servers."""
+    """The connections and cached metadata of one client; `brokers` are the bootstrap servers."""
 
     def __init__(
         self,
+        *,
         host: str,
         brokers: list[str],
         chance: random.Random,
@@ -138,7 +138,7 @@ class Client:
         self.chance = chance
         self._brokers = brokers
         self._trace = trace
-        self._wires: dict[str, Wire] = {}
+        self._connections: dict[str, Connection] = {}
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
         self._epochs: dict[TopicPartition, int] = {}
         """The latest known leader epochs; metadata with an older epoch is ignored."""
@@ -148,48 +148,48 @@ class Client:
     def note(self, event: str) -> None:
         self._trace.add(self.host, event)
 
-    async def wire(self, broker: str) -> Wire:
+    async def connection(self, broker: str) -> Connection:
         """Return an open connection, or connect. Raises UnreachableError."""
-        wire = self._wires.get(broker)
-        if wire is None or wire.lost:
-            wire = await Wire.connect(self.host, broker)
-            other = self._wires.get(broker)
+        connection = self._connections.get(broker)
+        if connection is None or connection.lost:
+            connection = await Connection.connect(self.host, broker)
+            other = self._connections.get(broker)
             if other is not None and not other.lost:
-                wire.close()
+                connection.close()
                 return other
-            self._wires[broker] = wire
-        return wire
+            self._connections[broker] = connection
+        return connection
 
-    async def ask_any(self, request: Message, version: int, response_type: type[R]) -> R:
+    async def ask_any(self, request: Message, version: int, response_class: type[R]) -> R:
         """Ask the brokers in random order until one responds. Raises UnreachableError."""
         brokers = list(self._brokers)
         self.chance.shuffle(brokers)
         for broker in brokers:
             try:
-                return await (await self.wire(broker)).ask(request, version, response_type)
+                return await (await self.connection(broker)).ask(request, version, response_class)
             except UnreachableError:
                 continue
         raise UnreachableError("no broker responds")
 
-    async def ask_controller(self, request: Message, version: int, response_type: type[R]) -> R:
+    async def ask_controller(self, request: Message, version: int, response_class: type[R]) -> R:
         """Ask the controller that Metadata names. Raises UnreachableError."""
         found = await self.ask_any(MetadataRequest([]), METADATA_VERSION, MetadataResponse)
         if found.controller_id < 0:
             raise UnreachableError("Metadata names no controller")
-        return await (await self.wire(f"broker-{found.controller_id}")).ask(request, version, response_type)
+        return await (await self.connection(f"broker-{found.controller_id}")).ask(request, version, response_class)
 
-    async def leader(self, topic: str, partition: int) -> Wire:
+    async def leader(self, topic: str, partition: int) -> Connection:
         """Return a connection to the cached leader. Raises UnreachableError."""
         if (topic, partition) not in self._leaders:
             await self._look_up(topic)
         found = self._leaders.get((topic, partition))
         if found is None:
             raise UnreachableError(f"{topic}-{partition} has no leader")
-        wire = await self.wire(f"broker-{found[0]}")
+        connection = await self.connection(f"broker-{found[0]}")
         if self._leaders.get((topic, partition)) != found:
             # As a real client, never send a leader the epoch of its successor.
             raise UnreachableError(f"the leader of {topic}-{partition} has changed")
-        return wire
+        return connection
 
     def leader_id(self, topic: str, partition: int) -> int | None:
         """Return the cached leader."""
@@ -198,7 +198,7 @@ class Client:
     def leader_epoch(self, topic: str, partition: int) -> int:
         return self._epochs.get((topic, partition), -1)
 
-    def heard_of_epoch(self, topic: str, partition: int, epoch: int) -> None:
+    def update_leader_epoch(self, topic: str, partition: int, epoch: int) -> None:
         """Learn of a leader epoch from another member's committed offset."""
         if epoch > self.leader_epoch(topic, partition):
             self._epochs[topic, partition] = epoch
@@ -222,7 +222,7 @@ class Client:
                     self._leaders[key] = (partition.leader_id, partition.leader_epoch)
                     self._epochs[key] = partition.leader_epoch
 
-    async def coordinator(self, key: str, key_type: int = 0) -> Wire:
+    async def coordinator(self, key: str, key_type: int = 0) -> Connection:
         """Return a connection to the coordinator of a group or transactional id (type 1). Raises UnreachableError."""
         broker = self._coordinators.get((key_type, key))
         if broker is None:
@@ -232,7 +232,7 @@ class Client:
                 raise UnreachableError(f"no coordinator: {ErrorCode(response.error_code).name}")
             broker = self._coordinators[key_type, key] = f"broker-{response.node_id}"
         try:
-            return await self.wire(broker)
+            return await self.connection(broker)
         except UnreachableError:
             self.forget_coordinator(key, key_type)
             raise
@@ -241,10 +241,10 @@ class Client:
         self._coordinators.pop((key_type, key), None)
 
     def close(self) -> None:
-        for wire in self._wires.values():
-            wire.close()
-        self._wires.clear()
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
 
 
-def response_class(request: type[Message]) -> type[Message]:
+def response_class_of(request: type[Message]) -> type[Message]:
     return APIS[request.API_KEY].response_class()

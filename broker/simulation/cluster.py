@@ -34,7 +34,7 @@ SETTINGS = {
 
 
 class Cluster(Protocol):
-    """Brokers 0, 1 … on the hosts `broker-0`, `broker-1` …. Starts and stops of a process wait for each other."""
+    """Brokers 0, 1 … on the hosts `broker-0`, `broker-1` …. A start or stop of a process waits for the previous one."""
 
     ids: tuple[int, ...]
     hosts: list[str]
@@ -52,7 +52,7 @@ class Cluster(Protocol):
         ...
 
     def unsettled(self) -> str:
-        """Describe what the cluster must still do after the faults; an empty string if nothing."""
+        """Describe why the cluster has not yet recovered from the faults; an empty string once it has."""
         ...
 
     async def start(self) -> None: ...
@@ -70,28 +70,31 @@ class Cluster(Protocol):
         """Stop a broker with a controlled shutdown. Return False if it does not run."""
         ...
 
-    async def begin(self, broker: int) -> None:
+    async def start_broker(self, broker: int) -> None:
         """Start a broker if it does not run."""
         ...
 
-    async def stand_still(self, process: Process, seconds: float) -> None:
-        """Pause a process as SIGSTOP and SIGCONT do."""
+    async def pause(self, process: Process, seconds: float) -> None:
+        """Pause a process, as between SIGSTOP and SIGCONT."""
         ...
 
-    def disk_trouble(self, broker: int) -> AbstractContextManager[bool]:
-        """Allow the broker to lose its log directories, and to end, within the block. False if it must not now."""
+    def allow_disk_failure(self, broker: int) -> AbstractContextManager[bool]:
+        """Allow the broker to lose its log directories, and to end, within the block. The value is False if the disk
+        must not fail now."""
         ...
 
     async def restart_all(self, *, orderly: bool) -> None:
         """Stop or kill all brokers and start them again."""
         ...
 
-    async def end(self) -> None: ...
+    async def stop_all(self) -> None:
+        """Stop all brokers at the end of the run."""
+        ...
 
 
 LOG_DIRS = ("data", "more")
-AGAIN_S = 1.0
-"""The pause before another try to start a process."""
+RESTART_BACKOFF_S = 1.0
+"""The pause after a process could not start."""
 
 
 def host_settings(broker: int, host: str, log_dirs: int) -> dict[str, str]:
@@ -102,12 +105,12 @@ def host_settings(broker: int, host: str, log_dirs: int) -> dict[str, str]:
     }
 
 
-async def stop_for(process: Process, seconds: float) -> None:
+async def pause_for(process: Process, seconds: float) -> None:
     """Run nothing of the process for so many seconds."""
     from simulation.virtual_loop import VirtualLoop
 
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
-    loop.stop_process(process)
+    loop.pause_process(process)
     await asyncio.sleep(seconds)
-    loop.continue_process(process)
+    loop.resume_process(process)

@@ -52,22 +52,22 @@ class CommittedReader:
                 await asyncio.sleep(self._client.chance.uniform(0.1, 0.4))
 
     async def _fetch(self, partition: int) -> bool:
-        place = (self._topic, partition)
+        topic_partition = (self._topic, partition)
         wanted = FetchRequest.FetchPartition(partition, -1, self.positions[partition], partition_max_bytes=2_000)
         request = FetchRequest(max_wait_ms=300, min_bytes=1, max_bytes=1 << 20, isolation_level=READ_COMMITTED)
         request.topics = [FetchRequest.FetchTopic(self._topic, partitions=[wanted])]
         try:
-            response = await (await self._client.leader(*place)).ask(request, FETCH_VERSION, FetchResponse)
+            response = await (await self._client.leader(*topic_partition)).ask(request, FETCH_VERSION, FetchResponse)
         except UnreachableError:
             return False
         data = response.responses[0].partitions[0]
         if data.error_code:
             return False
         self.ends[partition] = data.high_watermark
-        self._take(place, data)
+        self._take(topic_partition, data)
         return True
 
-    def _take(self, place: tuple[str, int], data: FetchResponse.PartitionData) -> None:
+    def _take(self, topic_partition: tuple[str, int], data: FetchResponse.PartitionData) -> None:
         records = data.records or b""
         assert isinstance(records, bytes | memoryview)
         beginning = sorted(data.aborted_transactions or (), key=lambda each: each.first_offset)
@@ -81,8 +81,8 @@ class CommittedReader:
                         aborted.discard(header.producer_id)
             elif header.producer_id not in aborted:
                 for record in read_records(records, header):
-                    if record.offset >= self.positions[place[1]]:
-                        self.found[place][record.offset] = record.value or b""
+                    if record.offset >= self.positions[topic_partition[1]]:
+                        self.found[topic_partition][record.offset] = record.value or b""
                         if self._checks is not None:
-                            self._checks.read(place, record.offset, record.value or b"")
-            self.positions[place[1]] = max(self.positions[place[1]], header.next_offset)
+                            self._checks.read(topic_partition, record.offset, record.value or b"")
+            self.positions[topic_partition[1]] = max(self.positions[topic_partition[1]], header.next_offset)

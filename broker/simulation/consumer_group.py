@@ -1,4 +1,4 @@
-"""The members of a classic consumer group: they join, fetch, commit, leave, and are silent at times."""
+"""The members of a classic consumer group: they join, fetch, commit and leave, and sometimes miss heartbeats."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ HEARTBEAT_S = 0.7
 COMMIT_S = 1.0
 JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION, LEAVE_VERSION = 5, 3, 3, 3
 COMMIT_VERSION, FETCH_VERSION = 7, 7
-SIZE = 3
-NOT_WRITTEN = frozenset(
+MEMBERS = 3
+NOT_COMMITTED = frozenset(
     {
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -44,15 +44,15 @@ class RejoinError(Exception):
     """The member must join the group again."""
 
 
-class Group:
-    """`SIZE` members, each on a host of its own; sometimes one leaves or stops its heartbeats."""
+class ConsumerGroup:
+    """`MEMBERS` members, each on a host of its own; sometimes one leaves or stops its heartbeats."""
 
     def __init__(
         self, client: Callable[[str], Client], checks: Checks, topic: str, partitions: int, chance: random.Random
     ) -> None:
-        self._members = [Member(client(f"member-{at}"), checks, topic, partitions) for at in range(SIZE)]
+        self._members = [Member(client(f"member-{at}"), checks, topic, partitions) for at in range(MEMBERS)]
         self._checks = checks
-        self._places = [(topic, partition) for partition in range(partitions)]
+        self._topic_partitions = [(topic, partition) for partition in range(partitions)]
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -60,7 +60,7 @@ class Group:
                 group.create_task(member.run())
 
     def committed(self) -> list[int]:
-        return [self._checks.last_committed(GROUP, place) for place in self._places]
+        return [self._checks.last_committed(GROUP, topic_partition) for topic_partition in self._topic_partitions]
 
 
 class Member:
@@ -84,9 +84,9 @@ class Member:
                 self._client.forget_coordinator(GROUP)
                 await asyncio.sleep(self._client.chance.uniform(0.05, 0.5))
 
-    async def _ask(self, request: Message, version: int, response_type: type[R], timeout_s: float = 5.0) -> R:
-        wire = await self._client.coordinator(GROUP)
-        return await wire.ask(request, version, response_type, timeout_s)
+    async def _ask(self, request: Message, version: int, response_class: type[R], timeout_s: float = 5.0) -> R:
+        connection = await self._client.coordinator(GROUP)
+        return await connection.ask(request, version, response_class, timeout_s)
 
     # -- membership ---------------------------------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class Member:
                 assignments.append(SyncGroupRequest.SyncGroupRequestAssignment(member_id, json.dumps(mine).encode()))
         request = SyncGroupRequest(GROUP, self._generation, self._id, assignments=assignments)
         synced = await self._ask(request, SYNC_VERSION, SyncGroupResponse, JOIN_TIMEOUT_S)
-        self._judge(synced.error_code)
+        self._check_error(synced.error_code)
         mine = json.loads(bytes(synced.assignment) or b"[]")
         self._client.note(f"{self._id[:12]} owns {mine} in generation {self._generation}")
         self._checks.owns(GROUP, self._generation, self._id, [(self._topic, partition) for partition in mine])
@@ -117,11 +117,11 @@ class Member:
             if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                 self._id = joined.member_id
                 continue
-            self._judge(joined.error_code)
+            self._check_error(joined.error_code)
             self._id = joined.member_id
             return joined
 
-    def _judge(self, error: int) -> None:
+    def _check_error(self, error: int) -> None:
         if not error:
             return
         if error == ErrorCode.UNKNOWN_MEMBER_ID:
@@ -137,12 +137,12 @@ class Member:
         request = OffsetFetchRequest(GROUP, [OffsetFetchRequest.OffsetFetchRequestTopic(self._topic, mine)])
         request.require_stable = True
         response = await self._ask(request, FETCH_VERSION, OffsetFetchResponse)
-        self._judge(response.error_code)
+        self._check_error(response.error_code)
         for found in response.topics[0].partitions:
-            self._judge(found.error_code)
+            self._check_error(found.error_code)
             partition, offset = found.partition_index, found.committed_offset
             self._checks.offset_fetch_returned(GROUP, (self._topic, partition), floors[partition], offset)
-            self._client.heard_of_epoch(self._topic, partition, found.committed_leader_epoch)
+            self._client.update_leader_epoch(self._topic, partition, found.committed_leader_epoch)
             self._positions[partition] = self._committed[partition] = max(offset, 0)
 
     # -- work ---------------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ class Member:
                 if due_s >= COMMIT_S:
                     due_s = 0.0
                     await self._commit()
-                self._judge(beat.error_code)
+                self._check_error(beat.error_code)
                 for task in reading:
                     if task.done():
                         task.result()
@@ -193,12 +193,12 @@ class Member:
         raise RejoinError(f"{left[:12]} has left")
 
     async def _commit(self) -> None:
-        news = {at: offset for at, offset in self._positions.items() if offset > self._committed[at]}
-        if not news:
+        positions = {at: offset for at, offset in self._positions.items() if offset > self._committed[at]}
+        if not positions:
             return
         checks = self._checks
         partitions = []
-        for partition, offset in news.items():
+        for partition, offset in positions.items():
             checks.committing(GROUP, (self._topic, partition), offset)
             epoch = self._client.leader_epoch(self._topic, partition)
             partitions.append(OffsetCommitRequest.OffsetCommitRequestPartition(partition, offset, epoch))
@@ -209,10 +209,10 @@ class Member:
         error = ErrorCode.NONE
         for found in response.topics[0].partitions:
             partition, error = found.partition_index, ErrorCode(found.error_code)
-            place = (self._topic, partition)
+            topic_partition = (self._topic, partition)
             if error is ErrorCode.NONE:
-                checks.committed(GROUP, place, news[partition], generation, newest)
-                self._committed[partition] = news[partition]
-            elif error in NOT_WRITTEN:
-                checks.refused(GROUP, place, news[partition])
-        self._judge(error)
+                checks.committed(GROUP, topic_partition, positions[partition], generation, newest)
+                self._committed[partition] = positions[partition]
+            elif error in NOT_COMMITTED:
+                checks.refused(GROUP, topic_partition, positions[partition])
+        self._check_error(error)

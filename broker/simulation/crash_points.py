@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, cast
 
 from odradek_log.disk import Disk, write_all
 
-Kind = tuple[str, str]
+OperationKind = tuple[str, str]
 """The operation and the kind of file."""
 
 READING = ("pread", "size", "names", "exists", "is_directory", "modified_ms", "read_file")
@@ -58,11 +58,11 @@ class CrashingDisk:
         self._chance = chance
         self._die = die
         self._paths: dict[int, str] = {}
-        self._point: tuple[Kind | None, int] | None = None
+        self._point: tuple[OperationKind | None, int] | None = None
         self.dead = False
-        self.done: Counter[Kind] = Counter()
+        self.done: Counter[OperationKind] = Counter()
         """The number of operations of each kind."""
-        self.reached: list[tuple[str, Kind]] = []
+        self.reached: list[tuple[str, OperationKind]] = []
         """The crash points that were reached."""
         for name in READING:
             setattr(self, name, self._reading(getattr(disk, name)))
@@ -74,7 +74,7 @@ class CrashingDisk:
     def as_disk(self) -> Disk:
         return cast("Disk", self)
 
-    def crash_at(self, kind: Kind | None, number: int) -> None:
+    def crash_at(self, kind: OperationKind | None, number: int) -> None:
         """Crash at the operation with this number from now, 1 is the next; only `kind` counts unless it is None."""
         self._point = (kind, number)
 
@@ -117,14 +117,16 @@ class CrashingDisk:
 
         return write
 
-    def _is_reached(self, kind: Kind) -> bool:
+    def _is_reached(self, kind: OperationKind) -> bool:
         if self._point is None or self._point[0] not in (None, kind):
             return False
         wanted, number = self._point
         self._point = (wanted, number - 1) if number > 1 else None
         return number <= 1
 
-    def _crash(self, kind: Kind, call: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:
+    def _crash(
+        self, kind: OperationKind, call: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
+    ) -> None:
         how = self._chance.choice(HOW)
         if how == "after":
             call(*args, **options)

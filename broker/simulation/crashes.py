@@ -1,8 +1,8 @@
-"""Crashes of a single broker: its process ends at a random disk operation, again and again, or an operation fails.
+"""The faults of a single broker: crashes of its process at disk operations, and failures of its disk.
 
-Half of the crash points are drawn by kind of operation, each kind with the same probability: most disk operations
-append or sync, so that a draw among all operations would hardly ever choose a checkpoint. Some crashes happen while the
-process starts or stops.
+Most crash points name the kind of the operation, and each kind seen so far is equally likely: most operations are
+appends and syncs, so that a crash at a checkpoint would otherwise be rare. The process reaches some crash points while
+it starts or stops.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import errno
 import random
 
 from simulation.administrator import Administrator
-from simulation.crash_points import CrashingDisk, Kind
+from simulation.crash_points import CrashingDisk, OperationKind
 from simulation.memory_disk import MemoryDisk
 from simulation.single_broker import DIRECTORY, SingleBroker
 from simulation.trace import Trace
@@ -20,22 +20,23 @@ from simulation.trace import Trace
 CRASHES = 10
 """The number of crashes in a run."""
 OPERATIONS_MAX = 60
+"""The largest number of operations until a crash at an operation of any kind."""
 WAIT_S = 2.5
-"""The time for reaching the crash point; after it, the process ends anyway."""
+"""The time in which the process may reach the crash point; then the simulation kills it."""
 
 
 class Crashes:
-    """Crashes a single broker `CRASHES` times. `forgets`: the disk may lose unsynced data."""
+    """Crashes a single broker `CRASHES` times. `loses_unsynced`: the disk may lose unsynced data in a crash."""
 
     def __init__(
         self,
+        *,
         chance: random.Random,
         broker: SingleBroker,
         disk: MemoryDisk,
         trace: Trace,
         administrator: Administrator,
-        *,
-        forgets: bool,
+        loses_unsynced: bool,
     ) -> None:
         self._chance = chance
         self._broker = broker
@@ -43,13 +44,13 @@ class Crashes:
         self._disk = disk
         self._trace = trace
         self._administrator = administrator
-        self._forgets = forgets
+        self._loses_unsynced = loses_unsynced
 
     async def run(self) -> None:
         chance = self._chance
         while self._broker.crashes < CRASHES:
             await asyncio.sleep(chance.uniform(0.05, 1.0) if chance.random() < 0.8 else chance.uniform(3, 6))
-            meanwhile = asyncio.ensure_future(self._meanwhile())
+            administration = asyncio.ensure_future(self._administer())
             what = chance.random()
             if what < 0.1:
                 await self._break_disk()
@@ -57,32 +58,32 @@ class Crashes:
                 await self._stop()
             else:
                 if not self._points.dead:
-                    self._aim(OPERATIONS_MAX)
+                    self._set_crash_point(OPERATIONS_MAX)
                 await self._until_dead()
             await self._crash()
-            await meanwhile
+            await administration
         if self._points.dead:
-            await self._broker.crash(forget=self._forgets)
+            await self._broker.crash_and_restart(lose_unsynced=self._loses_unsynced)
         self._points.disarm()
 
     async def _crash(self) -> None:
-        forget = self._forgets and self._chance.random() < 0.6
-        await self._broker.end_by_crash(forget=forget)
+        lose_unsynced = self._loses_unsynced and self._chance.random() < 0.6
+        await self._broker.crash_process(lose_unsynced=lose_unsynced)
         await asyncio.sleep(self._chance.uniform(0, 0.3))
         if self._chance.random() < 0.35:
-            self._aim(OPERATIONS_MAX // 3)
-        await self._broker.begin_again(forget=forget)
+            self._set_crash_point(OPERATIONS_MAX // 3)
+        await self._broker.restart(lose_unsynced=lose_unsynced)
 
     async def _stop(self) -> None:
-        """Restart the broker in order; it may crash on the way."""
-        self._aim(OPERATIONS_MAX // 2)
+        """Restart the broker with a controlled shutdown; it may reach a crash point meanwhile."""
+        self._set_crash_point(OPERATIONS_MAX // 2)
         await self._broker.restart_all(orderly=True)
 
-    def _aim(self, most: int) -> None:
+    def _set_crash_point(self, most: int) -> None:
         chance = self._chance
         seen = sorted(self._points.done)
         if seen and chance.random() < 0.6:
-            kind: Kind | None = chance.choice(seen)
+            kind: OperationKind | None = chance.choice(seen)
             number = 1 + int(chance.expovariate(0.7))
         else:
             kind, number = None, chance.randint(1, most)
@@ -104,11 +105,11 @@ class Crashes:
         self._disk.heal(DIRECTORY)
         self._trace.add("disk", "works again")
 
-    async def _meanwhile(self) -> None:
+    async def _administer(self) -> None:
         chance = self._chance
         what = chance.choice((self._administrator.configure, self._administrator.delete_records, None, None, None))
         if what is not None:
             await asyncio.sleep(chance.uniform(0, 0.5))
             await what()
         elif chance.random() < 0.3:
-            await self._administrator.come_and_go()
+            await self._administrator.create_and_delete_topic()

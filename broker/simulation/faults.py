@@ -1,4 +1,4 @@
-"""Random faults, drawn from the seed, up to three at a time. At the end, every fault is undone."""
+"""Random faults by the seed, up to three at a time. Each fault ends by itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odradek_wire.errors import ErrorCode
 from simulation.administrator import Administrator
 from simulation.cluster import LOG_DIRS, Cluster
 from simulation.memory_disk import MemoryDisk
-from simulation.memory_network import MemoryNetwork, Way
+from simulation.memory_network import Direction, MemoryNetwork
 from simulation.trace import Trace
 
 CLIENTS = (
@@ -32,16 +32,18 @@ CLIENTS = (
     "member-0",
     "member-1",
 )
-AT_ONCE = (1, 2, 2, 3)
-Kind = tuple[int, Callable[[], Awaitable[None]]]
-"""The weight of a fault, and the coroutine that causes and undoes it."""
+CONCURRENT_FAULTS = (1, 2, 2, 3)
+"""The number of faults at a time: a run chooses one of these."""
+WeightedFault = tuple[int, Callable[[], Awaitable[None]]]
+"""The weight of a fault, and the coroutine function that causes and ends it."""
 
 
 class Faults:
-    """Causes faults for the virtual seconds given to `run`."""
+    """Causes faults for as many virtual seconds as `run` gets."""
 
     def __init__(
         self,
+        *,
         chance: random.Random,
         cluster: Cluster,
         network: MemoryNetwork,
@@ -56,7 +58,7 @@ class Faults:
         self._trace = trace
         self._administrator = administrator
         self._broken: set[str] = set()
-        self._kinds: list[Kind] = [
+        self._faults: list[WeightedFault] = [
             (6, self._kill),
             (5, self._lose_power),
             (4, self._stop),
@@ -67,59 +69,59 @@ class Faults:
             (3, self._slow_disk),
             (3, self._break_disk),
             (2, self._move_wall_clock),
-            (2, self._stand_still),
+            (2, self._pause),
             (1, self._restart_all),
             (4, self._administrator.reassign),
             (3, self._administrator.elect_preferred_leaders),
             (3, self._administrator.configure),
-            (2, self._administrator.come_and_go),
+            (2, self._administrator.create_and_delete_topic),
             (2, self._administrator.delete_records),
         ]
 
-    def add(self, kinds: Iterable[Kind]) -> None:
-        self._kinds.extend(kinds)
+    def add(self, faults: Iterable[WeightedFault]) -> None:
+        self._faults.extend(faults)
 
     async def run(self, duration_s: float) -> None:
-        # Each run has other weights: otherwise, three faults of a kind in a row would hardly ever happen.
-        weights = [weight * self._chance.choice((0, 1, 1, 4)) for weight, _ in self._kinds]
+        # Each run has weights of its own: otherwise, three faults of a kind in a row would be very rare.
+        weights = [weight * self._chance.choice((0, 1, 1, 4)) for weight, _ in self._faults]
         weights[0] += 1
-        kinds = [kind for _, kind in self._kinds]
+        faults = [kind for _, kind in self._faults]
         loop = asyncio.get_running_loop()
         end = loop.time() + duration_s
-        at_once = asyncio.Semaphore(self._chance.choice(AT_ONCE))
+        slots = asyncio.Semaphore(self._chance.choice(CONCURRENT_FAULTS))
 
         async def one() -> None:
             try:
-                await self._chance.choices(kinds, weights)[0]()
+                await self._chance.choices(faults, weights)[0]()
             finally:
-                at_once.release()
+                slots.release()
 
         async with asyncio.TaskGroup() as group:
             while loop.time() < end:
-                await at_once.acquire()
+                await slots.acquire()
                 await asyncio.sleep(self._chance.expovariate(0.8))
                 group.create_task(one())
         for process in self._cluster.processes:
             process.clock.restore_wall()
-        # Together, because one may have to wait for another.
-        await asyncio.gather(*(self._replace(broker) for broker in self._cluster.ids))
+        # Concurrently, because a broker over ZooKeeper may fail only when another one has recovered.
+        await asyncio.gather(*(self._restart_if_offline(broker) for broker in self._cluster.ids))
 
     # -- brokers ------------------------------------------------------------------------------------------------------
 
     async def _kill(self) -> None:
-        await self._without(self._cluster.kill)
+        await self._take_down(self._cluster.kill)
 
     async def _lose_power(self) -> None:
-        await self._without(self._cluster.lose_power)
+        await self._take_down(self._cluster.lose_power)
 
     async def _stop(self) -> None:
-        await self._without(self._cluster.stop)
+        await self._take_down(self._cluster.stop)
 
-    async def _without(self, end: Callable[[int], Awaitable[bool]]) -> None:
+    async def _take_down(self, end: Callable[[int], Awaitable[bool]]) -> None:
         broker = self._chance.choice(self._cluster.ids)
         if await end(broker):
-            await self._for(0.1, 8)
-            await self._cluster.begin(broker)
+            await self._wait(0.1, 8)
+            await self._cluster.start_broker(broker)
 
     async def _restart_all(self) -> None:
         await self._cluster.restart_all(orderly=self._chance.random() < 0.5)
@@ -140,14 +142,14 @@ class Faults:
         await self._block(self._chance.choice(CLIENTS), others)
 
     async def _block(self, one: str, others: list[str]) -> None:
-        ways: list[Way] = [(one, other) for other in others]
-        back: list[Way] = [(other, one) for other in others]
-        ways, sign = self._chance.choice(((ways, "->"), (back, "<-"), (ways + back, "<->")))
+        directions: list[Direction] = [(one, other) for other in others]
+        back: list[Direction] = [(other, one) for other in others]
+        directions, sign = self._chance.choice(((directions, "->"), (back, "<-"), (directions + back, "<->")))
         self._trace.add("network", f"is blocked: {one} {sign} {', '.join(others)}")
-        self._network.block(ways)
-        await self._for(0.5, 10)
+        self._network.block(directions)
+        await self._wait(0.5, 10)
         self._trace.add("network", f"is open again: {one} {sign} {', '.join(others)}")
-        self._network.unblock(ways)
+        self._network.unblock(directions)
 
     async def _reset(self) -> None:
         a = self._chance.choice(self._cluster.hosts)
@@ -160,7 +162,7 @@ class Faults:
         seconds = self._chance.choice((0.02, 0.1, 0.6))
         self._trace.add("network", f"{a} -> {b} has {seconds:g} s more latency")
         self._network.slow_down((a, b), seconds)
-        await self._for(1, 10)
+        await self._wait(1, 10)
         self._network.slow_down((a, b), 0.0)
 
     # -- disks and clocks ---------------------------------------------------------------------------------------------
@@ -169,15 +171,15 @@ class Faults:
         host = self._chance.choice((*self._cluster.hosts, "controller"))
         self._trace.add(host, "has a slow disk")
         self._disk.sync_s[host] = self._chance.choice((0.05, 1.0))
-        await self._for(1, 10)
+        await self._wait(1, 10)
         self._disk.sync_s.pop(host, None)
 
     async def _break_disk(self) -> None:
         """Break one log directory for a while. Its broker must restart afterwards."""
         broker = self._chance.choice(self._cluster.ids)
         directory = f"/{self._cluster.hosts[broker]}/{self._chance.choice(LOG_DIRS[: self._cluster.log_dirs])}"
-        with self._cluster.disk_trouble(broker) as may_be:
-            if may_be and directory not in self._broken:
+        with self._cluster.allow_disk_failure(broker) as allowed:
+            if allowed and directory not in self._broken:
                 await self._break(broker, directory)
 
     async def _break(self, broker: int, directory: str) -> None:
@@ -185,13 +187,13 @@ class Faults:
         error = self._chance.choice((errno.ENOSPC, errno.EIO))
         self._trace.add(self._cluster.hosts[broker], f"{errno.errorcode[error]} in {directory}")
         self._disk.fail(directory, error, calls=self._chance.choice((0, 3, 30)))
-        await self._for(0.5, 8)
+        await self._wait(0.5, 8)
         self._disk.heal(directory)
         self._trace.add(self._cluster.hosts[broker], f"{directory} works again")
         self._broken.remove(directory)
-        await self._replace(broker)
+        await self._restart_if_offline(broker)
 
-    async def _replace(self, broker: int) -> None:
+    async def _restart_if_offline(self, broker: int) -> None:
         """Restart a broker with an offline log directory or partition."""
         while (node := self._cluster.running.get(broker)) is not None and (
             any(each.offline for each in node.directories)
@@ -200,7 +202,7 @@ class Faults:
         ):
             if not await self._cluster.kill(broker):
                 await asyncio.sleep(0.5)
-        await self._cluster.begin(broker)
+        await self._cluster.start_broker(broker)
 
     async def _move_wall_clock(self) -> None:
         by_ms = self._chance.choice((-3_600_000, -1_000, 1_000, 3_600_000))
@@ -208,10 +210,10 @@ class Faults:
         self._trace.add(process.name, f"wall clock moves by {by_ms} ms")
         process.clock.advance_wall(by_ms)
 
-    async def _stand_still(self) -> None:
+    async def _pause(self) -> None:
         """Pause a process, possibly for longer than its session timeout."""
         process = self._chance.choice(self._cluster.processes)
-        await self._cluster.stand_still(process, self._chance.choice((0.3, 3, 9)) * self._chance.uniform(0.8, 1.2))
+        await self._cluster.pause(process, self._chance.choice((0.3, 3, 9)) * self._chance.uniform(0.8, 1.2))
 
-    async def _for(self, least_s: float, most_s: float) -> None:
+    async def _wait(self, least_s: float, most_s: float) -> None:
         await asyncio.sleep(self._chance.uniform(least_s, most_s))

@@ -1,9 +1,9 @@
 """Disks in memory that may lose unsynced data in a power loss.
 
-One tree for all hosts; the first part of a path is the host. The file system keeps a journal of metadata in order, as
-ext4 and XFS do: names survive a power loss as soon as they are given, truncations once anything was synced after them.
-Contents do not: what is left of a file is what was synced, or any beginning of what was written since. Time that syncs
-take adds up in `take_time_s`. A directory may `fail`: for writing when it is full, for everything when it is broken.
+One tree for all hosts; the first part of a path is the host. The file system has an ordered journal of metadata, as
+ext4 and XFS have: a new name survives a power loss immediately, a truncation as soon as any file on the host is synced
+after it. Of its contents a file keeps the synced bytes, and any prefix of the bytes written after the sync. The time of
+syncs adds up in `take_time_s`. A directory may `fail`: a full one for writes, a broken one for every operation.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class MemoryLock:
         self._held.discard(self._path)
 
 
-class _Trouble:
+class _DiskFailure:
     """The error of a directory, after `calls` more calls."""
 
     def __init__(self, error: int, calls: int) -> None:
@@ -89,7 +89,7 @@ class MemoryDisk:
         self._locks: set[str] = set()
         self._taken_s = 0.0
         self._truncated: dict[str, list[_File]] = {}
-        self._troubles: dict[str, _Trouble] = {}
+        self._failures: dict[str, _DiskFailure] = {}
         self.sync_s: dict[str, float] = {}
         """The mean duration of a sync by host; 1 ms for other hosts."""
         self.now_ms: Callable[[], int] = lambda: 0
@@ -102,17 +102,17 @@ class MemoryDisk:
     def fail(self, directory: str, error: int, *, calls: int) -> None:
         """After `calls` more calls, raise OSError(error) until `heal`: for writes only if it is ENOSPC, otherwise for
         every operation in the directory."""
-        self._troubles[directory + "/"] = _Trouble(error, calls)
+        self._failures[directory + "/"] = _DiskFailure(error, calls)
 
     def heal(self, directory: str) -> None:
-        del self._troubles[directory + "/"]
+        del self._failures[directory + "/"]
 
-    def _meet_trouble(self, path: str, *, writes: bool) -> None:
-        for directory, trouble in self._troubles.items():
-            if path.startswith(directory) and (writes or trouble.error != errno.ENOSPC):
-                trouble.calls -= 1
-                if trouble.calls < 0:
-                    raise OSError(trouble.error, os.strerror(trouble.error), path)
+    def _raise_failure(self, path: str, *, writes: bool) -> None:
+        for directory, failure in self._failures.items():
+            if path.startswith(directory) and (writes or failure.error != errno.ENOSPC):
+                failure.calls -= 1
+                if failure.calls < 0:
+                    raise OSError(failure.error, os.strerror(failure.error), path)
 
     def lose_power(self, host: str) -> int:
         """Lose unsynced data. Return the number of files that have lost data."""
@@ -163,8 +163,8 @@ class MemoryDisk:
         return file
 
     def _sync(self, file: _File, path: str) -> None:
-        if self._troubles:
-            self._meet_trouble(path, writes=True)
+        if self._failures:
+            self._raise_failure(path, writes=True)
         host = path.split("/")[1]
         for truncated in self._truncated.pop(host, ()):
             truncated.commit_truncation()
@@ -177,8 +177,8 @@ class MemoryDisk:
     def open(self, path: str, flags: int, /) -> int:
         directory, name = self._parent(path)
         node = directory.get(name)
-        if self._troubles:
-            self._meet_trouble(path, writes=node is None)
+        if self._failures:
+            self._raise_failure(path, writes=node is None)
         if node is None:
             if not flags & os.O_CREAT:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -195,15 +195,15 @@ class MemoryDisk:
 
     def pread(self, fd: int, size: int, position: int, /) -> bytes:
         file, path = self._open[fd]
-        if self._troubles:
-            self._meet_trouble(path, writes=False)
+        if self._failures:
+            self._raise_failure(path, writes=False)
         return bytes(file.data[position : position + size])
 
     def write(self, fd: int, data: bytes | bytearray | memoryview, /) -> int:
         file, path = self._open[fd]
-        if self._troubles:
+        if self._failures:
             try:
-                self._meet_trouble(path, writes=True)
+                self._raise_failure(path, writes=True)
             except OSError:
                 if self._chance.random() < 0.5:
                     raise
@@ -217,8 +217,8 @@ class MemoryDisk:
 
     def truncate(self, fd: int, size: int, /) -> None:
         file, path = self._open[fd]
-        if self._troubles:
-            self._meet_trouble(path, writes=True)
+        if self._failures:
+            self._raise_failure(path, writes=True)
         file.truncate(size)
         self._truncated.setdefault(path.split("/")[1], []).append(file)
 
@@ -232,13 +232,13 @@ class MemoryDisk:
         self._sync(self._file(path), path)
 
     def size(self, path: str, /) -> int:
-        if self._troubles:
-            self._meet_trouble(path, writes=False)
+        if self._failures:
+            self._raise_failure(path, writes=False)
         return len(self._file(path).data)
 
     def names(self, directory: str, /) -> list[str]:
-        if self._troubles:
-            self._meet_trouble(directory, writes=False)
+        if self._failures:
+            self._raise_failure(directory, writes=False)
         node = self._node(directory)
         if not isinstance(node, dict):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
@@ -259,8 +259,8 @@ class MemoryDisk:
         return 0 if isinstance(node, dict) else node.modified_ms
 
     def make_directory(self, path: str, /) -> None:
-        if self._troubles:
-            self._meet_trouble(path, writes=True)
+        if self._failures:
+            self._raise_failure(path, writes=True)
         directory, name = self._parent(path)
         if name in directory:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
@@ -277,8 +277,8 @@ class MemoryDisk:
         return MemoryLock(self._locks, path)
 
     def rename(self, path: str, new_path: str, /) -> None:
-        if self._troubles:
-            self._meet_trouble(path, writes=True)
+        if self._failures:
+            self._raise_failure(path, writes=True)
         node = self._node(path)
         directory, name = self._parent(path)
         del directory[name]
@@ -286,27 +286,27 @@ class MemoryDisk:
         directory[name] = node
 
     def remove(self, path: str, /) -> None:
-        if self._troubles:
-            self._meet_trouble(path, writes=False)
+        if self._failures:
+            self._raise_failure(path, writes=False)
         self._file(path)
         directory, name = self._parent(path)
         del directory[name]
 
     def remove_tree(self, path: str, /) -> None:
-        if self._troubles:
-            self._meet_trouble(path, writes=False)
+        if self._failures:
+            self._raise_failure(path, writes=False)
         self._node(path)
         directory, name = self._parent(path)
         del directory[name]
 
     def read_file(self, path: str, /) -> bytes:
-        if self._troubles:
-            self._meet_trouble(path, writes=False)
+        if self._failures:
+            self._raise_failure(path, writes=False)
         return bytes(self._file(path).data)
 
     def write_file(self, path: str, data: bytes, /) -> None:
-        if self._troubles:
-            self._meet_trouble(path, writes=True)
+        if self._failures:
+            self._raise_failure(path, writes=True)
         directory, name = self._parent(path)
         node = directory.get(name)
         file = node if isinstance(node, _File) else self._create(path)
@@ -314,8 +314,8 @@ class MemoryDisk:
         file.data += data
 
     def replace_file(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
-        if self._troubles:
-            self._meet_trouble(path, writes=True)
+        if self._failures:
+            self._raise_failure(path, writes=True)
         file = self._create(path)
         file.data += data
         if sync:

@@ -20,12 +20,12 @@ from simulation.process import PROCESS
 from simulation.trace import Trace
 
 PIPE_BYTES = 128 << 10
-"""The bytes in flight or unread in one direction; the sender buffers the rest."""
+"""The largest number of bytes in flight or unread in one direction; the sender buffers the rest."""
 HIGH_WATER_BYTES = 64 << 10
 FIN: Final = "fin"
 RESET: Final = "reset"
 Arriving = bytes | str
-Way = tuple[str, str]
+Direction = tuple[str, str]
 """Source host and destination host."""
 
 
@@ -38,49 +38,49 @@ class MemoryNetwork:
         self.loop: asyncio.AbstractEventLoop
         self._servers: dict[tuple[str, int], MemoryServer] = {}
         self._transports: dict[MemoryTransport, None] = {}
-        self._blocked: dict[Way, int] = {}
-        self._slow: dict[Way, float] = {}
-        self._down: set[str] = set()
+        self._blocked: dict[Direction, int] = {}
+        self._slow: dict[Direction, float] = {}
+        self._powered_off: set[str] = set()
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
 
-    # -- what goes wrong ----------------------------------------------------------------------------------------------
+    # -- faults -------------------------------------------------------------------------------------------------------
 
-    def block(self, ways: list[Way]) -> None:
+    def block(self, directions: list[Direction]) -> None:
         """Block these directions until the same number of `unblock` calls."""
-        for way in ways:
-            self._blocked[way] = self._blocked.get(way, 0) + 1
+        for direction in directions:
+            self._blocked[direction] = self._blocked.get(direction, 0) + 1
 
-    def unblock(self, ways: list[Way]) -> None:
-        for way in ways:
-            self._blocked[way] -= 1
-            if not self._blocked[way]:
-                del self._blocked[way]
+    def unblock(self, directions: list[Direction]) -> None:
+        for direction in directions:
+            self._blocked[direction] -= 1
+            if not self._blocked[direction]:
+                del self._blocked[direction]
         self._resume_deliveries()
 
-    def slow_down(self, way: Way, seconds: float) -> None:
+    def slow_down(self, direction: Direction, seconds: float) -> None:
         """Add latency to a direction; 0 removes it."""
-        self._slow[way] = seconds
+        self._slow[direction] = seconds
 
     def power_off(self, host: str) -> None:
         """Let the host send nothing more, not even the end of its connections."""
-        self._down.add(host)
+        self._powered_off.add(host)
 
     def power_on(self, host: str) -> None:
-        self._down.discard(host)
+        self._powered_off.discard(host)
         self._resume_deliveries()
 
     def reset_connections(self, a: str, b: str) -> int:
         """Reset all connections between two hosts. Return their number."""
-        broken = [each for each in self._transports if (each.host, each.remote) in ((a, b), (b, a))]
-        for transport in broken:
-            transport.broken()
-        return len(broken) // 2
+        transports = [each for each in self._transports if (each.host, each.remote) in ((a, b), (b, a))]
+        for transport in transports:
+            transport.break_connection()
+        return len(transports) // 2
 
     def is_open(self, source: str, destination: str) -> bool:
         """Return whether bytes from `source` may arrive at `destination` now."""
-        return (source, destination) not in self._blocked and destination not in self._down
+        return (source, destination) not in self._blocked and destination not in self._powered_off
 
     def _resume_deliveries(self) -> None:
         for transport in list(self._transports):
@@ -113,8 +113,10 @@ class MemoryNetwork:
         await asyncio.sleep(self.delay_s(host, source))
         if server is None or not server.is_serving():
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"no server listens on {host}:{port}")
-        near = MemoryTransport(self, protocol, source, host, port, copy_context())
-        far = MemoryTransport(self, None, host, source, port, server.context)
+        near = MemoryTransport(
+            network=self, protocol=protocol, host=source, remote=host, port=port, context=copy_context()
+        )
+        far = MemoryTransport(network=self, protocol=None, host=host, remote=source, port=port, context=server.context)
         near.other, far.other = far, near
         self._transports[near] = self._transports[far] = None
         self.loop.call_soon(far.accept, server, context=server.context)
@@ -129,18 +131,18 @@ class MemoryNetwork:
             delay += chance.uniform(0.002, 0.05)
         return delay + self._slow.get((source, destination), 0.0)
 
-    def says_nothing(self, host: str) -> bool:
-        return host in self._down
+    def is_powered_off(self, host: str) -> bool:
+        return host in self._powered_off
 
-    def cut(self, data: bytes) -> Iterator[bytes]:
-        """Split the bytes at a random place, sometimes."""
+    def split(self, data: bytes) -> Iterator[bytes]:
+        """Yield the bytes whole, or sometimes in two pieces."""
         if len(data) > 1 and self._chance.random() < 0.03:
             at = self._chance.randrange(1, len(data))
             yield data[:at]
             data = data[at:]
         yield data
 
-    def is_unlucky(self) -> bool:
+    def reset_discards_data(self) -> bool:
         return self._chance.random() < 0.5
 
     def arrived(self, transport: MemoryTransport, size: int) -> None:
@@ -185,7 +187,7 @@ class MemoryTransport(asyncio.Transport):
     other: MemoryTransport
 
     def __init__(
-        self, network: MemoryNetwork, protocol: Any, host: str, remote: str, port: int, context: Context
+        self, *, network: MemoryNetwork, protocol: Any, host: str, remote: str, port: int, context: Context
     ) -> None:
         super().__init__({"peername": (remote, port)})
         self._context = context
@@ -205,12 +207,12 @@ class MemoryTransport(asyncio.Transport):
         self._closing = False
         self._lost = False
 
-    # -- what protocols call ------------------------------------------------------------------------------------------
+    # -- calls of the protocol ----------------------------------------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._closing or not data:
             return
-        for piece in self._network.cut(bytes(data)):
+        for piece in self._network.split(bytes(data)):
             self._unsent.append(piece)
         self._unsent_bytes += len(data)
         self._push()
@@ -245,11 +247,11 @@ class MemoryTransport(asyncio.Transport):
             return
         self._closing = True
         self._forget_unsent()
-        if self._network.is_unlucky():
+        if self._network.reset_discards_data():
             self.other.lose_bytes_in_flight()
         self._end(None, RESET)
 
-    # -- what the network does ----------------------------------------------------------------------------------------
+    # -- calls of the network -----------------------------------------------------------------------------------------
 
     def accept(self, server: MemoryServer) -> None:
         """Accept the connection, or reset it if the server has closed."""
@@ -262,7 +264,7 @@ class MemoryTransport(asyncio.Transport):
             self._closing = True
             self._end(None, RESET)
 
-    def broken(self) -> None:
+    def break_connection(self) -> None:
         """Reset both ends of the connection."""
         if not self._lost:
             self._closing = True
@@ -293,7 +295,7 @@ class MemoryTransport(asyncio.Transport):
         self._scheduled = None
         while self._arriving and self._arriving[0][0] <= self._loop.time():
             if not self._network.is_open(self.remote, self.host):
-                return  # the network schedules it again when that changes
+                return  # until the direction is open again
             what = self._arriving[0][1]
             if self._closing:
                 self._arriving.popleft()
@@ -355,20 +357,20 @@ class MemoryTransport(asyncio.Transport):
             self._end(None, FIN)
 
     def _send_off(self, what: Arriving) -> None:
-        if not self._network.says_nothing(self.host):
+        if not self._network.is_powered_off(self.host):
             self.other.arrive_later(what, self._network.delay_s(self.host, self.remote))
 
     def _forget_unsent(self) -> None:
         self._unsent.clear()
         self._unsent_bytes = 0
 
-    def _end(self, error: Exception | None, last: str | None) -> None:
+    def _end(self, error: Exception | None, signal: str | None) -> None:
         self._lost = True
-        if last is not None:
-            self._send_off(last)
-        self._loop.call_soon(self._connection_lost, error, context=self._context)
+        if signal is not None:
+            self._send_off(signal)
+        self._loop.call_soon(self._call_connection_lost, error, context=self._context)
 
-    def _connection_lost(self, error: Exception | None) -> None:
+    def _call_connection_lost(self, error: Exception | None) -> None:
         if self.other._lost:
             self._network.forget(self)
             self._network.forget(self.other)

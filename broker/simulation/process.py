@@ -19,7 +19,7 @@ PROCESS: ContextVar[Process | None] = ContextVar("PROCESS", default=None)
 
 
 class Process:
-    """`hosts` are its hosts: one, or those of all brokers in an embedded cluster."""
+    """A process on one host; the process of an embedded cluster is on the hosts of all brokers."""
 
     def __init__(self, name: str, hosts: tuple[str, ...], clock: Clock) -> None:
         self.name = name
@@ -28,17 +28,17 @@ class Process:
         self.context = copy_context()
         self.context.run(PROCESS.set, self)
 
-    async def do(self, work: Coroutine[Any, Any, R]) -> R:
+    async def run(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine in the process and wait for it."""
         return await asyncio.get_running_loop().create_task(work, context=self.context)
 
-    def call(self, what: Callable[..., object], *args: Any) -> None:
-        """Call a function in the process, once the process is not paused."""
-        asyncio.get_running_loop().call_soon(what, *args, context=self.context)
+    def call(self, function: Callable[..., object], *args: Any) -> None:
+        """Call a function in the process soon; while the process is paused, the call waits."""
+        asyncio.get_running_loop().call_soon(function, *args, context=self.context)
 
 
 class ProcessTimers:
-    """The timers of a ZooKeeper client in the process; without a process, those of the server."""
+    """The timers of the ZooKeeper client in the process; without a process, those of the ZooKeeper server."""
 
     def __init__(self, process: Process | None) -> None:
         self._context = copy_context() if process is None else process.context

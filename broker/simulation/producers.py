@@ -28,7 +28,7 @@ NEVER_APPENDED = frozenset(
     }
 )
 """Errors that a correct cluster never returns to a producer that waits for each response."""
-MOVED = frozenset(
+LEADER_CHANGED = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR}
 )
 
@@ -101,31 +101,31 @@ class Producer:
 
     async def send(self, partition: int, batch: Batch) -> ErrorCode | None:
         """Send a batch and report an acknowledgement to the checks. Return the error, None without a response."""
-        client, place = self._client, (self._topic, partition)
+        client, topic_partition = self._client, (self._topic, partition)
         batch.tries += 1
-        self._checks.sending(place, batch.values)
+        self._checks.sending(topic_partition, batch.values)
         try:
-            wire = await client.leader(*place)
+            connection = await client.leader(*topic_partition)
             request = ProduceRequest(None, self._acks, PRODUCE_TIMEOUT_MS)
             data = ProduceRequest.PartitionProduceData(partition, self._encoded(batch))
             request.topic_data = [ProduceRequest.TopicProduceData(self._topic, partition_data=[data])]
-            response = await wire.ask(request, PRODUCE_VERSION, ProduceResponse)
+            response = await connection.ask(request, PRODUCE_VERSION, ProduceResponse)
         except UnreachableError:
-            client.forget_leader(*place)
+            client.forget_leader(*topic_partition)
             return None
-        stored = response.responses[0].partition_responses[0]
-        error = ErrorCode(stored.error_code)
+        partition_response = response.responses[0].partition_responses[0]
+        error, offset = ErrorCode(partition_response.error_code), partition_response.base_offset
         if error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            error, stored.base_offset = ErrorCode.NONE, -1
+            error, offset = ErrorCode.NONE, -1
         if error is ErrorCode.NONE:
             self.acknowledged += len(batch.values)
-            client.note(f"{batch.values[0].decode()} +{len(batch.values)} acks={self._acks} at {stored.base_offset}")
+            client.note(f"{batch.values[0].decode()} +{len(batch.values)} acks={self._acks} at {offset}")
             if self._promised:
-                self._checks.acknowledged_at(place, stored.base_offset, batch.values)
+                self._checks.acknowledged_at(topic_partition, offset, batch.values)
         else:
             client.note(f"{batch.values[0].decode()} +{len(batch.values)}: {error.name}")
-            if error in MOVED:
-                client.forget_leader(*place)
+            if error in LEADER_CHANGED:
+                client.forget_leader(*topic_partition)
         return error
 
     def _encoded(self, batch: Batch) -> bytes:
@@ -137,8 +137,8 @@ class Producer:
             builder.append(now_ms, key_and_number(value)[0] if self._keyed else None, value)
         return bytes(builder.build())
 
-    def judge(self, partition: int, batch: Batch, error: ErrorCode | None) -> None:
-        """Check the response to a batch; all earlier batches are acknowledged, and no later one was sent."""
+    def check_refusal(self, partition: int, batch: Batch, error: ErrorCode | None) -> None:
+        """Check the error of a batch when all earlier batches are acknowledged, and no later one was sent."""
         if error in NEVER_APPENDED:
             value = batch.values[0].decode()
             self._checks.fail(
@@ -230,7 +230,7 @@ class _PartitionQueue:
         """Handle an error for a batch that the log may have: the leader keeps a producer's last batches only, after a
         restart only the very last. Continue in a new epoch when the error is ambiguous, as Kafka's producer does."""
         if error is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            self._producer.judge(self._partition, batch, error)
+            self._producer.check_refusal(self._partition, batch, error)
         elif batch.base_sequence < self._last_acknowledged:
             self._producer.implicitly_acknowledged(self._partition, batch)
             return ErrorCode.NONE
@@ -241,5 +241,5 @@ class _PartitionQueue:
             self._last_acknowledged = -1
             self._known = False
         else:
-            self._producer.judge(self._partition, batch, error)
+            self._producer.check_refusal(self._partition, batch, error)
         return error

@@ -27,7 +27,7 @@ from simulation.checks import Checks, Violation
 from simulation.client import Client, UnreachableError
 from simulation.cluster import Cluster
 from simulation.committed_reader import CommittedReader
-from simulation.consumer_group import Group
+from simulation.consumer_group import ConsumerGroup
 from simulation.crash_points import CrashingDisk
 from simulation.crashes import Crashes
 from simulation.embedded_brokers import EmbeddedBrokers
@@ -38,7 +38,7 @@ from simulation.producers import Producer
 from simulation.readers import LatestOffsetReader, Reader, SessionReader
 from simulation.single_broker import SingleBroker
 from simulation.trace import Trace, TraceLog
-from simulation.virtual_loop import NothingEverHappensError, VirtualLoop
+from simulation.virtual_loop import NoProgressError, VirtualLoop
 from simulation.workloads import KEYED, OPTIONAL_WORKLOADS, Bank, Keys, Numbers, OptionalWorkload, Workload
 from simulation.zookeeper_brokers import ZooKeeperBrokers
 from simulation.zookeeper_checks import ZooKeeperChecks
@@ -47,14 +47,14 @@ from simulation.zookeeper_faults import ZooKeeperFaults
 TOPIC = "events"
 PARTITIONS = 3
 OPTIONAL_WORKLOAD_RATE = 0.25
-"""The share of runs that has each of the optional workloads."""
+"""The share of runs with each of the optional workloads."""
 OBSERVATION_INTERVAL_S = 0.05
 SETTLED_WITHIN_S = 90.0
 FAULTS_END_WITHIN_S = 180.0
 
 
-Kind = Literal["embedded", "zookeeper", "alone"]
-KINDS: tuple[Kind, ...] = ("embedded", "zookeeper", "alone")
+ClusterKind = Literal["embedded", "zookeeper", "single"]
+KINDS: tuple[ClusterKind, ...] = ("embedded", "zookeeper", "single")
 Script = Callable[["Simulation"], Awaitable[None]]
 """Replaces the random faults; when it returns, all brokers run and reach each other."""
 
@@ -62,7 +62,7 @@ Script = Callable[["Simulation"], Awaitable[None]]
 class Failure(AssertionError):
     """A rule is broken under this seed."""
 
-    def __init__(self, seed: int, kind: Kind, why: str, trace: Trace) -> None:
+    def __init__(self, seed: int, kind: ClusterKind, why: str, trace: Trace) -> None:
         super().__init__(
             f"{why}\n\nTo repeat it: .venv/bin/python -m simulation {kind} --seed {seed}\n"
             f"The last events (virtual seconds, host, event):\n{trace.text(120)}"
@@ -72,7 +72,7 @@ class Failure(AssertionError):
 
 def simulate(
     seed: int,
-    kind: Kind = "embedded",
+    kind: ClusterKind = "embedded",
     *,
     duration_s: float = 30.0,
     settled_within_s: float = SETTLED_WITHIN_S,
@@ -81,20 +81,31 @@ def simulate(
     workloads: Collection[OptionalWorkload] | None = None,
 ) -> Simulation:
     """Run one seed: faults for `duration_s` virtual seconds, or the script in place of them, then the final checks.
-    `durable`: whether acknowledgements wait for the disk; `workloads`: the optional workloads. The seed decides both if
-    they are None. Raises Failure."""
-    simulation = Simulation(seed, kind, duration_s, settled_within_s, script, durable, workloads)
+
+    `durable`: whether acknowledgements wait for the disk; `workloads`: the optional workloads. If they are None, the
+    seed decides. Raises Failure.
+    """
+    simulation = Simulation(
+        seed=seed,
+        kind=kind,
+        duration_s=duration_s,
+        settled_within_s=settled_within_s,
+        script=script,
+        durable=durable,
+        workloads=workloads,
+    )
     simulation.run()
     return simulation
 
 
 class Simulation:
-    """One run, see the module. Two runs with the same events have the same `trace.digest`."""
+    """One run. Two runs with the same events have the same `trace.digest`."""
 
     def __init__(
         self,
+        *,
         seed: int,
-        kind: Kind,
+        kind: ClusterKind,
         duration_s: float,
         settled_within_s: float = SETTLED_WITHIN_S,
         script: Script | None = None,
@@ -107,20 +118,20 @@ class Simulation:
         self._duration_s = duration_s
         self._settled_within_s = settled_within_s
         self.trace = Trace()
-        self._chances = random.Random(seed)
-        self.network = MemoryNetwork(self._chance(), self.trace)
-        self.disk = MemoryDisk(self._chance())
-        self.loop = VirtualLoop(self.network, self._chance(), self.disk.take_time_s)
+        self._chance_of_seeds = random.Random(seed)
+        self.network = MemoryNetwork(self._new_chance(), self.trace)
+        self.disk = MemoryDisk(self._new_chance())
+        self.loop = VirtualLoop(self.network, self._new_chance(), self.disk.take_time_s)
         self.network.attach(self.loop)
         self.trace.now = self.loop.time
         self.disk.now_ms = self.loop.wall_ms
         self.violation: Violation | None = None
-        self.checks = Checks(self._failed, self._newest_epoch, KEYED)
-        self.chance = self._chance()
-        self._segment_ms = (300, 1_000) if kind == "alone" else (3_000, 1 << 40)
-        self._pauses_s = (0.02, 0.2) if kind == "alone" else (0.1, 0.8)
+        self.checks = Checks(self._record_violation, self._newest_epoch, KEYED)
+        self.chance = self._new_chance()
+        self._segment_ms = (300, 1_000) if kind == "single" else (3_000, 1 << 40)
+        self._pauses_s = (0.02, 0.2) if kind == "single" else (0.1, 0.8)
         """The range of the producers' mean pauses. A broker that crashes at disk operations must write often."""
-        self._durable = self.chance.random() < (0.5 if kind == "alone" else 0.2) if durable is None else durable
+        self._durable = self.chance.random() < (0.5 if kind == "single" else 0.2) if durable is None else durable
         """Whether acknowledgements wait for the disk. Only then may a single broker's disk lose unsynced data."""
         chosen = [each for each in OPTIONAL_WORKLOADS if self.chance.random() < OPTIONAL_WORKLOAD_RATE]
         self.optional_workloads = chosen if workloads is None else workloads
@@ -131,13 +142,14 @@ class Simulation:
         self.cluster: Cluster
         self.producers: list[Producer] = []
 
-    def _chance(self) -> random.Random:
-        return random.Random(self._chances.getrandbits(64))
+    def _new_chance(self) -> random.Random:
+        """Return a generator with a seed of its own, so that one part's draws do not change those of others."""
+        return random.Random(self._chance_of_seeds.getrandbits(64))
 
     def run(self) -> None:
         try:
             self.loop.run_until_complete(self._run())
-        except NothingEverHappensError as error:
+        except NoProgressError as error:
             raise Failure(self.seed, self.kind, str(error), self.trace) from None
         except Violation as violation:
             raise Failure(self.seed, self.kind, str(violation), self.trace) from None
@@ -155,66 +167,90 @@ class Simulation:
         for task in tasks:
             task.cancel()
         if tasks:
-            with suppress(NothingEverHappensError):
+            with suppress(NoProgressError):
                 self.loop.run_until_complete(asyncio.wait(tasks, timeout=1))
         self.loop.close()
 
     def _error_logged(self, event: str) -> None:
         if self.points is not None and self.points.dead:
-            return  # logged by a process that has crashed
-        self._failed(Violation(f"a broker logged an error: {event}"))
+            return  # by a process that has reached its crash point
+        self._record_violation(Violation(f"a broker logged an error: {event}"))
 
-    def _failed(self, violation: Violation) -> None:
+    def _record_violation(self, violation: Violation) -> None:
         if self.violation is None:
             self.violation = violation
             self.trace.add("check", f"VIOLATED: {violation}")
-            self._over.set()
+            self._violation_found.set()
 
     # -- the run ------------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        self._over = asyncio.Event()
+        self._violation_found = asyncio.Event()
         self.cluster = self._new_cluster()
         work = asyncio.ensure_future(self._scenario())
-        over = asyncio.ensure_future(self._over.wait())
-        await asyncio.wait([work, over], return_when=asyncio.FIRST_COMPLETED)
+        violated = asyncio.ensure_future(self._violation_found.wait())
+        await asyncio.wait([work, violated], return_when=asyncio.FIRST_COMPLETED)
         if self.violation is not None:
             raise self.violation
-        over.cancel()
+        violated.cancel()
         work.result()
 
     def _new_cluster(self) -> Cluster:
         match self.kind:
             case "embedded":
-                count, log_dirs = self._size()
-                around = (self._environment(self.disk), self.disk, self.network, self.trace)
-                return EmbeddedBrokers(count, log_dirs, self._settings(), *around)
+                return self._new_embedded_brokers()
             case "zookeeper":
-                return self._over_zookeeper()
-            case "alone":
-                return self._alone()
+                return self._new_zookeeper_brokers()
+            case "single":
+                return self._new_single_broker()
             case _:
                 assert_never(self.kind)
 
+    def _new_embedded_brokers(self) -> EmbeddedBrokers:
+        count, log_dirs = self._size()
+        return EmbeddedBrokers(
+            count=count,
+            log_dirs=log_dirs,
+            settings=self._settings(),
+            environment=self._environment(self.disk),
+            disk=self.disk,
+            network=self.network,
+            trace=self.trace,
+        )
+
     def _environment(self, disk: Disk) -> BrokerEnvironment:
         clock = Clock(self.loop.wall_ns, self.loop.monotonic_ns)
-        return BrokerEnvironment(TraceLog(self.trace, self._error_logged), clock, disk, self._chance().randbytes)
+        return BrokerEnvironment(TraceLog(self.trace, self._error_logged), clock, disk, self._new_chance().randbytes)
 
     def _settings(self) -> dict[str, str]:
         sync = {SYNC: "always"} if self._durable else {}
         return {EMULATE: self.chance.choice(("union", "3.9", "4.0")), **sync}
 
-    def _alone(self) -> SingleBroker:
-        points = self.points = CrashingDisk(self.disk, self._chance(), lambda: self._lone.fall_silent())
-        around = self._environment(points.as_disk())
-        self._lone = SingleBroker(self._settings(), around, points, self.disk, self.network, self.trace)
-        return self._lone
+    def _new_single_broker(self) -> SingleBroker:
+        points = self.points = CrashingDisk(self.disk, self._new_chance(), lambda: self._single_broker.drop_unsent())
+        self._single_broker = SingleBroker(
+            settings=self._settings(),
+            environment=self._environment(points.as_disk()),
+            points=points,
+            disk=self.disk,
+            network=self.network,
+            trace=self.trace,
+        )
+        return self._single_broker
 
-    def _over_zookeeper(self) -> ZooKeeperBrokers:
-        checks = ZooKeeperChecks(self.checks)
+    def _new_zookeeper_brokers(self) -> ZooKeeperBrokers:
         count, log_dirs = self._size()
-        around = (self.disk, self.network, self.trace, self.loop)
-        return ZooKeeperBrokers(count, log_dirs, self._chance(), self._error_logged, checks, *around)
+        return ZooKeeperBrokers(
+            count=count,
+            log_dirs=log_dirs,
+            chance=self._new_chance(),
+            unexpected=self._error_logged,
+            checks=ZooKeeperChecks(self.checks),
+            disk=self.disk,
+            network=self.network,
+            trace=self.trace,
+            loop=self.loop,
+        )
 
     def _size(self) -> tuple[int, int]:
         """Choose the number of brokers, and of log directories per broker."""
@@ -238,7 +274,7 @@ class Simulation:
                 PARTITIONS,
                 acks=1,
                 idempotent=False,
-                promised=self.kind == "alone",
+                promised=self.kind == "single",
             ),
         ]
         reader = SessionReader(self.client("reader"), self.checks, TOPIC, PARTITIONS, self.cluster.ids)
@@ -246,11 +282,11 @@ class Simulation:
         watcher = LatestOffsetReader(self.client("watcher"), self.checks, TOPIC, PARTITIONS)
         administrator = Administrator(admin, self.checks, self.cluster.ids, TOPIC, PARTITIONS)
         faults = self._faults(administrator)
-        group = Group(self.client, self.checks, TOPIC, PARTITIONS, self._chance())
+        group = ConsumerGroup(self.client, self.checks, TOPIC, PARTITIONS, self._new_chance())
         writers = [*self.producers, *(writer for workload in workloads for writer in workload.writers)]
         producing = [self._task(writer.run(self.chance.uniform(*self._pauses_s))) for writer in writers]
         readers = (reader.run(), near.run(), watcher.run(), group.run(), *(each.reader.run() for each in workloads))
-        forever = [self._task(work) for work in (*readers, self._observe())]
+        background = [self._task(work) for work in (*readers, self._observe())]
         try:
             async with asyncio.timeout(self._duration_s + FAULTS_END_WITHIN_S):
                 await (faults() if self._script is None else self._script(self))
@@ -263,47 +299,60 @@ class Simulation:
         await self._until("all replicas are in the ISR and all brokers know it", self.cluster.unsettled)
         await self._until("the reader reaches the end", lambda: _different(reader.positions, self._ends()))
         await self._until("the reader with a rack reaches the end", lambda: _different(near.positions, self._ends()))
-        forever += [self._task(each.again.run()) for each in workloads]
+        background += [self._task(each.final_reader.run()) for each in workloads]
         for workload in workloads:
-            await self._judge(workload)
+            await self._check_workload(workload)
         await self._until("the group commits the end", lambda: _different(group.committed(), self._ends()))
-        for task in forever:
+        for task in background:
             task.cancel()
-        await asyncio.gather(*forever, return_exceptions=True)
+        await asyncio.gather(*background, return_exceptions=True)
         await self._until("the replicas are equal", self._different_replicas)
         self._compare()
-        await self.cluster.end()
+        await self.cluster.stop_all()
 
     def _workloads(self) -> list[Workload]:
-        found: list[Workload] = [Numbers(self.client, self._failed, TOPIC)]
+        found: list[Workload] = [Numbers(self.client, self._record_violation, TOPIC)]
         if "bank" in self.optional_workloads:
-            self.bank = Bank(self.client, self._failed)
+            self.bank = Bank(self.client, self._record_violation)
             found.append(self.bank)
         if "keys" in self.optional_workloads:
             self.keys = Keys(self.client, self.checks)
             found.append(self.keys)
         return found
 
-    async def _judge(self, workload: Workload) -> None:
-        for what, reader in (("is read", workload.reader), ("is read from the beginning", workload.again)):
+    async def _check_workload(self, workload: Workload) -> None:
+        for what, reader in (("is read", workload.reader), ("is read from the beginning", workload.final_reader)):
             missing = partial(self._missing, reader, workload.topic)
             await self._until(f"{workload.topic} {what}", missing)
-        workload.judge()
+        workload.check()
 
     def _missing(self, reader: Reader | CommittedReader, topic: str) -> str:
         return _different(reader.positions, self._ends(topic))
 
     def _faults(self, administrator: Administrator) -> Callable[[], Awaitable[None]]:
         if isinstance(self.cluster, SingleBroker):
-            around = (self._chance(), self.cluster, self.disk, self.trace, administrator)
-            return Crashes(*around, forgets=self._durable).run
-        faults = Faults(self._chance(), self.cluster, self.network, self.disk, self.trace, administrator)
+            return Crashes(
+                chance=self._new_chance(),
+                broker=self.cluster,
+                disk=self.disk,
+                trace=self.trace,
+                administrator=administrator,
+                loses_unsynced=self._durable,
+            ).run
+        faults = Faults(
+            chance=self._new_chance(),
+            cluster=self.cluster,
+            network=self.network,
+            disk=self.disk,
+            trace=self.trace,
+            administrator=administrator,
+        )
         if isinstance(self.cluster, ZooKeeperBrokers):
-            faults.add(ZooKeeperFaults(self._chance(), self.cluster, self.trace).kinds)
+            faults.add(ZooKeeperFaults(self._new_chance(), self.cluster, self.trace).faults)
         return lambda: faults.run(self._duration_s)
 
     def client(self, host: str, rack: str = "") -> Client:
-        return Client(host, self.cluster.hosts, self._chance(), self.trace, rack)
+        return Client(host=host, brokers=self.cluster.hosts, chance=self._new_chance(), trace=self.trace, rack=rack)
 
     def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self.loop.create_task(work)
@@ -315,7 +364,7 @@ class Simulation:
         if error is not None and self.violation is None:
             while isinstance(error, BaseExceptionGroup):
                 error = error.exceptions[0]
-            self._failed(Violation(f"a client failed: {type(error).__name__}: {error}"))
+            self._record_violation(Violation(f"a client failed: {type(error).__name__}: {error}"))
 
     async def _create_topic(
         self, admin: Client, name: str, partitions: int, settings: Mapping[str, str] = MappingProxyType({})
@@ -343,15 +392,15 @@ class Simulation:
         for broker, node in self.cluster.running.items():
             for partition in node.broker.partitions:
                 if partition.leader is not None and not partition.error:
-                    place = (partition.topic, partition.index)
-                    # A topic may be created again under the same name.
-                    same = (f"{partition.topic} {partition.topic_id.hex()[:8]}", partition.index)
-                    self.checks.leads(same, partition.leader_epoch, broker, partition.high_watermark)
-                    ends = {id: each.log_end_offset for id, each in self.cluster.in_sync(*place).items()}
-                    self.checks.isr_ends(place, partition.high_watermark, ends)
+                    topic_partition = (partition.topic, partition.index)
+                    # With the topic id, because a topic may be created again under the same name.
+                    unique = (f"{partition.topic} {partition.topic_id.hex()[:8]}", partition.index)
+                    self.checks.leads(unique, partition.leader_epoch, broker, partition.high_watermark)
+                    ends = {id: each.log_end_offset for id, each in self.cluster.in_sync(*topic_partition).items()}
+                    self.checks.isr_ends(topic_partition, partition.high_watermark, ends)
 
-    def _newest_epoch(self, place: tuple[str, int]) -> int:
-        known = (node.broker.partitions.get(*place) for node in self.cluster.running.values())
+    def _newest_epoch(self, topic_partition: tuple[str, int]) -> int:
+        known = (node.broker.partitions.get(*topic_partition) for node in self.cluster.running.values())
         return max((partition.leader_epoch for partition in known if partition is not None), default=0)
 
     # -- the end ------------------------------------------------------------------------------------------------------
@@ -382,10 +431,10 @@ class Simulation:
         return found
 
     def _different_replicas(self) -> str:
-        for place, logs in self._logs().items():
+        for topic_partition, logs in self._logs().items():
             ends = {broker: (high_watermark, log.log_end_offset) for broker, (high_watermark, log) in logs.items()}
             if len({end for pair in ends.values() for end in pair}) > 1:
-                return f"{place}: high watermark and log end offset by broker: {ends}"
+                return f"{topic_partition}: high watermark and log end offset by broker: {ends}"
         return ""
 
     def _ends(self, topic: str = TOPIC) -> list[int]:
@@ -394,15 +443,17 @@ class Simulation:
         return [max(high_watermark for high_watermark, _ in logs[topic, at].values()) for at in range(count)]
 
     def _compare(self) -> None:
-        for place, logs in sorted(self._logs().items()):
+        for topic_partition, logs in sorted(self._logs().items()):
             start = max(log.log_start_offset for _, log in logs.values())
             data = {broker: _bytes_between(log, start, end) for broker, (end, log) in logs.items()}
-            if self.keys is not None and place[0] == KEYED:
+            if self.keys is not None and topic_partition[0] == KEYED:
                 end = max(high_watermark for high_watermark, _ in logs.values())
-                self.keys.judge_replicas(place, end, {broker: _values(whole) for broker, whole in data.items()})
+                self.keys.check_replicas(
+                    topic_partition, end, {broker: _values(whole) for broker, whole in data.items()}
+                )
             else:
                 whole = next(iter(data.values()))
-                self.checks.final(place, _values(whole) if place[0] == TOPIC else {}, data)
+                self.checks.final(topic_partition, _values(whole) if topic_partition[0] == TOPIC else {}, data)
 
 
 def _values(data: bytes) -> dict[int, bytes]:

@@ -220,7 +220,7 @@ async def two_brokers_are_killed_together(simulation: Simulation) -> None:
             await cluster.kill(broker)
         await asyncio.sleep(1)
         for broker in both:
-            await cluster.begin(broker)
+            await cluster.start_broker(broker)
 
 
 async def each_broker_is_cut_off_and_killed(simulation: Simulation) -> None:
@@ -228,13 +228,13 @@ async def each_broker_is_cut_off_and_killed(simulation: Simulation) -> None:
     cluster, network = simulation.cluster, simulation.network
     for broker in cluster.ids:
         host = cluster.hosts[broker]
-        ways = [way for other in cluster.hosts if other != host for way in ((host, other), (other, host))]
-        network.block(ways)
+        directions = [way for other in cluster.hosts if other != host for way in ((host, other), (other, host))]
+        network.block(directions)
         await asyncio.sleep(3)
         await cluster.kill(broker)
-        network.unblock(ways)
+        network.unblock(directions)
         await asyncio.sleep(1)
-        await cluster.begin(broker)
+        await cluster.start_broker(broker)
         await asyncio.sleep(3)
 
 
@@ -288,9 +288,7 @@ def test_the_simulation_finds(plant: Plant, rule: str, script: Script | None, mo
     assert re.search(rule, found), found
 
 
-def test_the_simulation_finds_a_fetch_session_without_updates(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_simulation_finds_a_fetch_session_without_updates(monkeypatch: pytest.MonkeyPatch) -> None:
     """The run is short, because the reader repeats its Fetch without a pause."""
     fetch_session_without_updates(monkeypatch)
     with pytest.raises(Failure, match="the reader reaches the end"):
@@ -306,10 +304,10 @@ async def one_isr_member_loses_power_and_another_is_killed(simulation: Simulatio
     await asyncio.sleep(4)
     await cluster.lose_power(second)
     await cluster.kill(third)
-    await cluster.begin(second)
+    await cluster.start_broker(second)
     await asyncio.sleep(2)
     for broker in cluster.ids:
-        await cluster.begin(broker)
+        await cluster.start_broker(broker)
 
 
 SCRIPTED_SEEDS = range(12)

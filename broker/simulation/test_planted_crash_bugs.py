@@ -29,8 +29,8 @@ def power_loss_without_synced_acknowledgements(patch: pytest.MonkeyPatch) -> Non
     """Plant no bug: the broker acknowledges records before they are synced, so that a power loss loses some."""
     begin = Crashes.__init__
 
-    def forgetting(self: Crashes, *around: Any, forgets: bool) -> None:
-        begin(self, *around, forgets=not forgets)
+    def forgetting(self: Crashes, *, loses_unsynced: bool, **others: Any) -> None:
+        begin(self, loses_unsynced=not loses_unsynced, **others)
 
     patch.setattr(Crashes, "__init__", forgetting)
 
@@ -100,7 +100,7 @@ def test_crashes_find(plant: Plant, rule: str, monkeypatch: pytest.MonkeyPatch) 
 
 def _why(seed: int) -> str | None:
     try:
-        simulate(seed, "alone", settled_within_s=SETTLED_WITHIN_S, workloads=())
+        simulate(seed, "single", settled_within_s=SETTLED_WITHIN_S, workloads=())
     except Failure as failure:
         return failure.why
     return None
@@ -114,9 +114,7 @@ async def all_brokers_lose_power(simulation: Simulation) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_synced_acknowledgements_survive_a_power_loss_everywhere(
-    seed: int,
-) -> None:
+def test_synced_acknowledgements_survive_a_power_loss_everywhere(seed: int) -> None:
     simulate(seed, script=all_brokers_lose_power, durable=True)
 
 
@@ -128,7 +126,7 @@ def test_unsynced_acknowledgements_are_lost_in_a_power_loss() -> None:
 def test_a_run_reaches_crash_points_of_many_kinds() -> None:
     reached = set()
     for seed in range(2):
-        run: Simulation = simulate(seed, "alone")
+        run: Simulation = simulate(seed, "single")
         assert run.points is not None
         assert getattr(run.cluster, "crashes", 0) >= CRASHES
         reached |= {kind for _, kind in run.points.reached}

@@ -18,7 +18,7 @@ from odradek_log.cleaner.offset_map import OffsetMap
 from odradek_log.producer_state_manager import TransactionMarker
 from odradek_wire.errors import ErrorCode
 from simulation.bank_producers import BANK
-from simulation.simulation import KINDS, Failure, Kind, Simulation, simulate
+from simulation.simulation import KINDS, ClusterKind, Failure, Simulation, simulate
 from simulation.workloads import OPTIONAL_WORKLOADS, Bank, OptionalWorkload
 
 pytestmark = pytest.mark.long
@@ -123,7 +123,7 @@ def _why(seed: int, workload: OptionalWorkload) -> str | None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_bank_producers_are_fenced_and_keys_are_compacted(kind: Kind) -> None:
+def test_bank_producers_are_fenced_and_keys_are_compacted(kind: ClusterKind) -> None:
     """Otherwise the checks of these workloads would have nothing to check."""
     runs = [simulate(seed, kind, workloads=OPTIONAL_WORKLOADS) for seed in range(2)]
     banks = [run.bank for run in runs if run.bank is not None]
@@ -133,10 +133,10 @@ def test_bank_producers_are_fenced_and_keys_are_compacted(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_workload_is_in_some_runs_and_not_in_others(kind: Kind) -> None:
+def test_each_workload_is_in_some_runs_and_not_in_others(kind: ClusterKind) -> None:
     chosen = []
     for seed in range(40):
-        simulation = Simulation(seed, kind, 1.0)
+        simulation = Simulation(seed=seed, kind=kind, duration_s=1.0)
         simulation.loop.close()
         chosen.append(simulation.optional_workloads)
     for workload in OPTIONAL_WORKLOADS:

@@ -104,8 +104,8 @@ async def _controller_and_another(simulation: Simulation) -> tuple[ZooKeeperBrok
 async def _create(client: Client, broker: int, name: str) -> None:
     topic = CreateTopicsRequest.CreatableTopic(name, 3, 3)
     try:
-        wire = await client.wire(f"broker-{broker}")
-        await wire.ask(CreateTopicsRequest([topic], 1000), 7, CreateTopicsResponse, 1.0)
+        connection = await client.connection(f"broker-{broker}")
+        await connection.ask(CreateTopicsRequest([topic], 1000), 7, CreateTopicsResponse, 1.0)
     except UnreachableError:
         client.note("no response")
 
@@ -114,14 +114,14 @@ async def a_deposed_controller_is_cut_off(simulation: Simulation) -> None:
     """The deposed controller gets a request, and its delayed request to one broker arrives."""
     cluster, controller, other = await _controller_and_another(simulation)
     client = simulation.client("tool")
-    ways = [(f"broker-{controller}", f"broker-{other}")]
-    simulation.network.block(ways)
+    directions = [(f"broker-{controller}", f"broker-{other}")]
+    simulation.network.block(directions)
     await _create(client, controller, "requested-before")
     session = cluster.sessions[controller]
     cluster.zookeeper.cut(session, to_server=False)
     cluster.zookeeper.force(Delete(paths.CONTROLLER))
     await asyncio.sleep(1)
-    simulation.network.unblock(ways)
+    simulation.network.unblock(directions)
     await _create(client, controller, "requested-after")
     await asyncio.sleep(3)
     cluster.processes[controller].call(cluster.zookeeper.heal, session)
@@ -130,14 +130,14 @@ async def a_deposed_controller_is_cut_off(simulation: Simulation) -> None:
 
 async def a_broker_restarts_unseen_by_the_controller(simulation: Simulation) -> None:
     cluster, controller, other = await _controller_and_another(simulation)
-    ways = [(f"broker-{controller}", f"broker-{other}")]
-    simulation.network.block(ways)
+    directions = [(f"broker-{controller}", f"broker-{other}")]
+    simulation.network.block(directions)
     await _create(simulation.client("tool"), controller, "requested-before")
     session = cluster.sessions[controller]
     cluster.zookeeper.cut(session, to_server=False)
     cluster.zookeeper.expire(cluster.sessions[other])
     await asyncio.sleep(1)
-    simulation.network.unblock(ways)
+    simulation.network.unblock(directions)
     await asyncio.sleep(2)
     cluster.processes[controller].call(cluster.zookeeper.heal, session)
     await asyncio.sleep(5)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from simulation.simulation import KINDS, Failure, Kind, simulate
+from simulation.simulation import KINDS, ClusterKind, Failure, simulate
 
-SEEDS: dict[Kind, int] = {"embedded": 200, "zookeeper": 120, "alone": 80}
-QUICK_SEEDS: dict[Kind, int] = {"embedded": 20, "zookeeper": 10, "alone": 20}
+SEEDS: dict[ClusterKind, int] = {"embedded": 200, "zookeeper": 120, "single": 80}
+QUICK_SEEDS: dict[ClusterKind, int] = {"embedded": 20, "zookeeper": 10, "single": 20}
 """The number of seeds in `make test`; `make test-long` has the others."""
 SEEDS_PER_TEST = 5
 ROOT = Path(__file__).parents[2]
@@ -26,23 +26,23 @@ ROOT = Path(__file__).parents[2]
         for first in range(0, SEEDS[kind], SEEDS_PER_TEST)
     ],
 )
-def test_no_record_is_lost_repeated_or_reordered(kind: Kind, first: int) -> None:
+def test_no_record_is_lost_repeated_or_reordered(kind: ClusterKind, first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
         simulate(seed, kind)
 
 
-FAILED_ONCE: list[tuple[Kind, int]] = [
+FAILED_ONCE: list[tuple[ClusterKind, int]] = [
     ("zookeeper", 90051),  # clients disconnected before AllocateProducerIds failed
 ]
 
 
 @pytest.mark.parametrize(("kind", "seed"), FAILED_ONCE)
-def test_a_seed_that_failed_once_passes(kind: Kind, seed: int) -> None:
+def test_a_seed_that_failed_once_passes(kind: ClusterKind, seed: int) -> None:
     simulate(seed, kind)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_seed_has_the_same_events_with_every_hash_seed(kind: Kind) -> None:
+def test_a_seed_has_the_same_events_with_every_hash_seed(kind: ClusterKind) -> None:
     run = f"from simulation.simulation import simulate; print(simulate(7, {kind!r}).trace.digest)"
     digests = {
         subprocess.run(
@@ -70,7 +70,7 @@ def test_a_failure_has_the_command_and_the_last_events() -> None:
 
 
 @pytest.mark.parametrize("kind", [(), ("zookeeper",)], ids=["of-each-kind", "of-one-kind"])
-def test_the_command_prints_nothing_without_failures(kind: tuple[Kind, ...]) -> None:
+def test_the_command_prints_nothing_without_failures(kind: tuple[ClusterKind, ...]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "simulation", *kind, "--seeds", "1", "--first", "3"],
         cwd=ROOT,

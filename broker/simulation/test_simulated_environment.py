@@ -1,4 +1,4 @@
-"""The loop, the network and the disks behave as what they stand for."""
+"""The simulated loop, network and disks behave as the real ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from simulation.memory_disk import MemoryDisk
 from simulation.memory_network import HIGH_WATER_BYTES, PIPE_BYTES, MemoryNetwork
 from simulation.process import Process
 from simulation.trace import Trace
-from simulation.virtual_loop import NothingEverHappensError, VirtualLoop
+from simulation.virtual_loop import NoProgressError, VirtualLoop
 
 
 def _loop() -> tuple[VirtualLoop, MemoryNetwork]:
@@ -30,7 +30,7 @@ def _loop() -> tuple[VirtualLoop, MemoryNetwork]:
 
 
 def run(scenario: Callable[[VirtualLoop, MemoryNetwork], Awaitable[None]]) -> float:
-    """The virtual seconds that the scenario took."""
+    """Run the scenario, and return the virtual seconds that it took."""
     loop, network = _loop()
     try:
         loop.run_until_complete(scenario(loop, network))
@@ -41,7 +41,7 @@ def run(scenario: Callable[[VirtualLoop, MemoryNetwork], Awaitable[None]]) -> fl
 
 
 class End(asyncio.Protocol):
-    """One end of a connection, which remembers everything."""
+    """One end of a connection, which records the bytes and events."""
 
     def __init__(self, host: str) -> None:
         self.host = host
@@ -94,7 +94,7 @@ def test_virtual_time_skips_idle_hours() -> None:
     assert run(lambda *around: asyncio.sleep(0)) == 0
     loop, _ = _loop()
     waited = asyncio.Event()
-    with pytest.raises(NothingEverHappensError):
+    with pytest.raises(NoProgressError):
         loop.run_until_complete(waited.wait())
     assert run(scenario) == pytest.approx(3600)
 
@@ -104,7 +104,7 @@ def test_a_task_that_never_waits_is_found() -> None:
         while True:
             await asyncio.sleep(0)
 
-    with pytest.raises(NothingEverHappensError, match="time stands still"):
+    with pytest.raises(NoProgressError, match="time stands still"):
         run(scenario)
 
 
@@ -125,7 +125,7 @@ def _full() -> None:
     raise OSError("full")
 
 
-def test_a_stopped_process_runs_its_callbacks_later_in_order() -> None:
+def test_a_paused_process_runs_its_callbacks_later_in_order() -> None:
     async def scenario(loop: VirtualLoop, network: MemoryNetwork) -> None:
         process = Process("b", ("b",), Clock(loop.wall_ns, loop.monotonic_ns))
         far = End("b")
@@ -134,16 +134,16 @@ def test_a_stopped_process_runs_its_callbacks_later_in_order() -> None:
             await loop.create_server(lambda: far, "b", 1)
             loop.call_later(2, far.happened.append, "timer")
 
-        await process.do(serve())
+        await process.run(serve())
         _, near = await loop.create_connection(lambda: End("a"), "b", 1)
         near.transport.write(b"before ")
         await asyncio.sleep(1)
-        loop.stop_process(process)
+        loop.pause_process(process)
         near.transport.write(b"meanwhile")
         near.transport.close()
         await asyncio.sleep(5)
         assert (far.received, far.happened) == (b"before ", [])
-        loop.continue_process(process)
+        loop.resume_process(process)
         await asyncio.sleep(0.01)
         assert (far.received, far.happened) == (b"before meanwhile", ["eof", "timer", "lost NoneType"])
 
@@ -201,7 +201,7 @@ def test_a_port_without_a_server_refuses_connections() -> None:
     run(scenario)
 
 
-# -- what goes wrong -----------------------------------------------------------------------------------------------
+# -- faults of the network -------------------------------------------------------------------------------------------
 
 
 def test_a_one_way_partition_delays_that_direction_only() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 KEPT = 400
+"""The number of events that the trace keeps as text."""
 DISK_ERRORS = (os.strerror(errno.EIO), os.strerror(errno.ENOSPC), "KAFKA_STORAGE_ERROR")
 DISK_EVENTS = (
     "log directory goes offline",
@@ -41,8 +42,8 @@ class Trace:
 
 
 class TraceLog:
-    """The brokers' logger, which adds every event to the trace. `unexpected` is called with each error that is not
-    about a failed disk: no other fault here may make a broker log an error."""
+    """The brokers' logger, which adds every event to the trace. Calls `unexpected` with each error that is not about a
+    failed disk, because no other fault of the simulation may make a broker log an error."""
 
     def __init__(self, trace: Trace, unexpected: Callable[[str], None], facts: dict[str, Any] | None = None) -> None:
         self._trace = trace

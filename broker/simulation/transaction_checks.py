@@ -27,11 +27,11 @@ class Outcome(Enum):
 
 
 class TransactionChecks:
-    """`failed` is called with each violation. A value is `name:content#number`, written in the transaction
-    `name#number`; the content of a `TransactionalCopier` is a number."""
+    """Calls `on_violation` with each violation, and raises it. A value is `name:content#number`, written in the
+    transaction `name#number`; the content of a `TransactionalCopier` is a number."""
 
-    def __init__(self, failed: Callable[[Violation], None]) -> None:
-        self._failed = failed
+    def __init__(self, on_violation: Callable[[Violation], None]) -> None:
+        self._on_violation = on_violation
         self._outcomes: dict[bytes, Outcome] = {}
         """The outcomes by transaction."""
         self._written: dict[bytes, set[bytes]] = defaultdict(set)
@@ -45,7 +45,7 @@ class TransactionChecks:
 
     def fail(self, rule: str) -> NoReturn:
         violation = Violation(rule)
-        self._failed(violation)
+        self._on_violation(violation)
         raise violation
 
     # -- producers ----------------------------------------------------------------------------------------------------
@@ -98,20 +98,22 @@ class TransactionChecks:
 
     # -- readers of committed records ---------------------------------------------------------------------------------
 
-    def read(self, place: TopicPartition, offset: int, value: bytes) -> None:
+    def read(self, partition: TopicPartition, offset: int, value: bytes) -> None:
         transaction = value.partition(b":")[0] + b"#" + value.rpartition(b"#")[2]
         if self._outcomes.get(transaction) is Outcome.ABORTED:
-            self.fail(f"{value!r} is read at offset {offset} of {place}, and its transaction was aborted or is open")
-        self._read[place][offset] = value
+            self.fail(
+                f"{value!r} is read at offset {offset} of {partition}, and its transaction was aborted or is open"
+            )
+        self._read[partition][offset] = value
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def final(self, logs: Mapping[TopicPartition, Mapping[int, bytes]]) -> None:
         """Compare all committed records, by offset, with what producers and consumers have reported."""
-        for place, log in logs.items():
-            for offset, value in self._read[place].items():
+        for partition, log in logs.items():
+            for offset, value in self._read[partition].items():
                 if log.get(offset) != value:
-                    self.fail(f"{value!r} was read at offset {offset} of {place}, {log.get(offset)!r} is stored")
+                    self.fail(f"{value!r} was read at offset {offset} of {partition}, {log.get(offset)!r} is stored")
         seen = Counter(value for log in logs.values() for value in log.values())
         for transaction, values in self._written.items():
             there = {value for value in values if seen[value]}
@@ -129,14 +131,14 @@ class TransactionChecks:
 
     def _each_once(self, name: bytes, end: int, logs: Mapping[TopicPartition, Mapping[int, bytes]]) -> None:
         found: Counter[int] = Counter()
-        for place, log in logs.items():
+        for partition, log in logs.items():
             last = -1
             for offset in sorted(log):
                 owner, _, number = log[offset].partition(b"#")[0].rpartition(b":")
                 if owner == name:
                     found[int(number)] += 1
                     if int(number) < last:
-                        self.fail(f"{log[offset]!r} at offset {offset} of {place} comes after {last}")
+                        self.fail(f"{log[offset]!r} at offset {offset} of {partition} comes after {last}")
                     last = int(number)
         for each in range(max([end, *(largest + 1 for largest in found)])):
             if found[each] != (1 if each < end else 0):

@@ -17,7 +17,7 @@ class TransactionalCopier:
     """Writes to the partitions of `topic`, and commits its position as the offset of partition `number` of `source`."""
 
     def __init__(
-        self, client: Client, checks: TransactionChecks, topic: str, partitions: int, source: str, number: int
+        self, *, client: Client, checks: TransactionChecks, topic: str, partitions: int, source: str, number: int
     ) -> None:
         self._client = client
         self._checks = checks

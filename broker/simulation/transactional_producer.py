@@ -29,7 +29,7 @@ GROUP = "transfers"
 TRANSACTIONS, GROUPS = 1, 0
 TIMEOUT_MS = 20_000
 TRIES = 4
-AGAIN = frozenset(
+RETRIABLE = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -92,13 +92,13 @@ class TransactionalProducer:
         for partition in range(self._partitions):
             self._client.forget_leader(self._topic, partition)
 
-    async def _ask(self, request: Message, version: int, response_type: type[R], *, of_group: bool = False) -> R:
+    async def _ask(self, request: Message, version: int, response_class: type[R], *, of_group: bool = False) -> R:
         key = (GROUP, GROUPS) if of_group else (self._id, TRANSACTIONS)
-        return await (await self._client.coordinator(*key)).ask(request, version, response_type)
+        return await (await self._client.coordinator(*key)).ask(request, version, response_class)
 
     async def _back_off(self, what: str, error: int) -> None:
         """Wait before the next try. Raises GivenUpError for an error that a retry cannot mend."""
-        if error not in AGAIN:
+        if error not in RETRIABLE:
             raise GivenUpError(f"{what}: {ErrorCode(error).name}")
         self.forget_all()
         await asyncio.sleep(self._client.chance.uniform(0.01, 0.2))
@@ -130,7 +130,7 @@ class TransactionalProducer:
 
     async def write(self, partition: int, values: Sequence[bytes]) -> None:
         """Write a batch. A request without a response is retried with the same sequence numbers."""
-        place = (self._topic, partition)
+        topic_partition = (self._topic, partition)
         producer_id, epoch = self._producer
         sequence = self._sequences.get(partition, 0)
         builder = BatchBuilder(
@@ -144,11 +144,11 @@ class TransactionalProducer:
             request = ProduceRequest(self._id, -1, 3_000)
             request.topic_data = [ProduceRequest.TopicProduceData(self._topic, partition_data=[data])]
             try:
-                wire = await self._client.leader(*place)
+                connection = await self._client.leader(*topic_partition)
                 version = 12 if self._implicit else 9
-                response = await wire.ask(request, version, ProduceResponse)
+                response = await connection.ask(request, version, ProduceResponse)
             except UnreachableError:
-                self._client.forget_leader(*place)
+                self._client.forget_leader(*topic_partition)
                 await asyncio.sleep(self._client.chance.uniform(0.05, 0.3))
                 continue
             error = response.responses[0].partition_responses[0].error_code

@@ -20,15 +20,15 @@ from simulation.process import PROCESS, Process
 START_MS = 1_700_000_000_000
 _RESOLUTION_S = 1e-9
 _TURNS_MAX = 20_000
-"""The number of iterations without progress of time after which the loop gives up."""
+"""The loop raises NoProgressError after this number of iterations at one point of time."""
 
 
-class NothingEverHappensError(Exception):
-    """No timer is left to wait for, or the tasks never wait for time."""
+class NoProgressError(Exception):
+    """No timer is left, or the tasks run without end at one point of time."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """`time()` returns the virtual seconds since the start. `disk_time_s()` returns the time that the disk has taken
+    """`time()` returns the virtual seconds since the start. `disk_time_s()` returns the time that syncs have taken
     since its last call."""
 
     _ready: deque[asyncio.Handle]
@@ -50,7 +50,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._stopped: dict[Process, list[asyncio.Handle]] = {}
         self.failures: list[str] = []
         """Exceptions that no task caught."""
-        self.set_exception_handler(self._not_caught)
+        self.set_exception_handler(self._record_uncaught)
 
     def time(self) -> float:
         return self._now
@@ -64,16 +64,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def wall_ms(self) -> int:
         return self.wall_ns() // 1_000_000
 
-    # -- processes that stand still -----------------------------------------------------------------------------------
+    # -- paused processes ---------------------------------------------------------------------------------------------
 
-    def stop_process(self, process: Process) -> None:
+    def pause_process(self, process: Process) -> None:
         """Pause a process as SIGSTOP does; `continue_process` runs its overdue callbacks."""
         self._stopped[process] = []
 
-    def continue_process(self, process: Process) -> None:
+    def resume_process(self, process: Process) -> None:
         self._ready.extend(self._stopped.pop(process))
 
-    def _hold_back(self) -> None:
+    def _set_aside_paused(self) -> None:
         """Move the due callbacks of paused processes out of the ready queue."""
         due = [*self._ready]
         self._ready.clear()
@@ -93,24 +93,24 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return timer
 
     def _run_once(self) -> None:
-        """As BaseEventLoop's, without a selector. Handles would compare themselves, in Python: here timers are compared
-        by number, and those that were cancelled are dropped when they are due."""
+        """Run the ready callbacks, as BaseEventLoop does, without a selector. The heap compares timers by number,
+        because handles compare themselves in Python, and drops cancelled timers when they are due."""
         timers, ready = self._timers, self._ready
         if ready or self._stopping:  # type: ignore[attr-defined]
             self._turns += 1
             if self._turns > _TURNS_MAX:
-                raise NothingEverHappensError("time stands still: tasks keep the loop busy without waiting")
+                raise NoProgressError("virtual time stands still: tasks keep the loop busy without waiting")
         else:
             while timers and timers[0][2].cancelled():
                 heapq.heappop(timers)
             if not timers:
-                raise NothingEverHappensError("every task waits, and no timer is left")
+                raise NoProgressError("every task waits, and no timer is left")
             self._turns = 0
             self._now = max(self._now, timers[0][0])
         while timers and timers[0][0] <= self._now + _RESOLUTION_S:
             ready.append(heapq.heappop(timers)[2])
         if self._stopped:
-            self._hold_back()
+            self._set_aside_paused()
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle.cancelled():
@@ -119,7 +119,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         """Do nothing: no other thread wakes the loop."""
 
-    def _not_caught(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def _record_uncaught(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         self.failures.append(f"{context['message']}: {type(error).__name__}: {error}")
 

@@ -1,7 +1,7 @@
 """Workloads with a topic of their own: consecutive numbers in transactions, the accounts of a bank, compacted keys.
 
-The writers and `reader` of a workload run during the faults. After the faults, when the writers have finished, `again`
-reads the topic from the beginning, and `judge` checks it.
+The writers and `reader` of a workload run during the faults. When the writers have finished after the faults,
+`final_reader` reads the topic from the beginning, and `check` compares the records with those of the writers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Workload(Protocol):
     partitions: int
     settings: Mapping[str, str]
     """The configuration of the topic."""
-    again: CommittedReader
+    final_reader: CommittedReader
 
     @property
     def writers(self) -> Sequence[Writer]: ...
@@ -46,7 +46,7 @@ class Workload(Protocol):
     @property
     def reader(self) -> CommittedReader | Reader: ...
 
-    def judge(self) -> None:
+    def check(self) -> None:
         """Check the records once both readers have reached the end."""
         ...
 
@@ -58,17 +58,25 @@ class Numbers:
     partitions = 2
     settings: Mapping[str, str] = {}
 
-    def __init__(self, client: Clients, failed: Callable[[Violation], None], source: str) -> None:
-        self._checks = TransactionChecks(failed)
-        place = (self.topic, self.partitions)
+    def __init__(self, client: Clients, on_violation: Callable[[Violation], None], source: str) -> None:
+        self._checks = TransactionChecks(on_violation)
+        topic = (self.topic, self.partitions)
         self.writers = [
-            TransactionalCopier(client(f"transactor-{at}"), self._checks, *place, source, at) for at in range(2)
+            TransactionalCopier(
+                client=client(f"transactor-{number}"),
+                checks=self._checks,
+                topic=self.topic,
+                partitions=self.partitions,
+                source=source,
+                number=number,
+            )
+            for number in range(2)
         ]
-        self.reader = CommittedReader(client("committed"), self._checks, *place)
-        self.again = CommittedReader(client("final"), None, *place)
+        self.reader = CommittedReader(client("committed"), self._checks, *topic)
+        self.final_reader = CommittedReader(client("final"), None, *topic)
 
-    def judge(self) -> None:
-        self._checks.final(self.again.found)
+    def check(self) -> None:
+        self._checks.final(self.final_reader.found)
 
 
 class Bank:
@@ -76,13 +84,13 @@ class Bank:
     partitions = 3
     settings: Mapping[str, str] = {}
 
-    def __init__(self, client: Clients, failed: Callable[[Violation], None]) -> None:
-        self._checks = TransactionChecks(failed)
+    def __init__(self, client: Clients, on_violation: Callable[[Violation], None]) -> None:
+        self._checks = TransactionChecks(on_violation)
         self._bank = BankChecks(self._checks)
-        place = (self.topic, self.partitions)
-        self.writers = [BankProducer(client(f"teller-{at}"), self._checks, self._bank, *place) for at in range(2)]
-        self.reader = CommittedReader(client("accountant"), self._checks, *place)
-        self.again = CommittedReader(client("auditor"), None, *place)
+        topic = (self.topic, self.partitions)
+        self.writers = [BankProducer(client(f"teller-{at}"), self._checks, self._bank, *topic) for at in range(2)]
+        self.reader = CommittedReader(client("accountant"), self._checks, *topic)
+        self.final_reader = CommittedReader(client("auditor"), None, *topic)
 
     @property
     def transfers(self) -> int:
@@ -93,8 +101,8 @@ class Bank:
         """The number of transactions that a fenced producer tried to end."""
         return self._checks.fenced_ends
 
-    def judge(self) -> None:
-        found = self.again.found
+    def check(self) -> None:
+        found = self.final_reader.found
         self._checks.final(found)
         self._bank.found(Ledger(value for log in found.values() for value in log.values()))
 
@@ -112,18 +120,18 @@ class Keys:
 
     def __init__(self, client: Clients, checks: Checks) -> None:
         self._checks = checks
-        place = (self.topic, self.partitions)
-        self.writers = [Producer(client("keyed"), checks, *place, acks=-1, idempotent=True, keyed=True)]
-        self.reader = Reader(client("keyed-reader"), checks, *place)
-        self.again = CommittedReader(client("keyed-again"), None, *place)
+        topic = (self.topic, self.partitions)
+        self.writers = [Producer(client("keyed"), checks, *topic, acks=-1, idempotent=True, keyed=True)]
+        self.reader = Reader(client("keyed-reader"), checks, *topic)
+        self.final_reader = CommittedReader(client("keyed-again"), None, *topic)
         self.compacted = 0
         """The number of records that compaction has removed, summed over all replicas."""
 
-    def judge(self) -> None:
-        """Do nothing: `judge_replicas` checks what is left after compaction."""
+    def check(self) -> None:
+        """Do nothing: `check_replicas` checks the records that are left after compaction."""
 
-    def judge_replicas(self, place: TopicPartition, end: int, logs: Mapping[int, Mapping[int, bytes]]) -> None:
-        """Check a partition's values by offset, by broker; `end` is its high watermark."""
+    def check_replicas(self, partition: TopicPartition, end: int, logs: Mapping[int, Mapping[int, bytes]]) -> None:
+        """Check the values by offset of each broker's replica; `end` is the high watermark."""
         self.compacted += sum(end - len(log) for log in logs.values())
         seen = {f"broker {broker}": log for broker, log in logs.items()}
-        self._checks.final_keys(place, {**seen, "a reader": self.again.found[place]})
+        self._checks.final_keys(partition, {**seen, "a reader": self.final_reader.found[partition]})

@@ -26,7 +26,7 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek_wire.messages.stop_replica import StopReplicaRequest
 from odradek_wire.messages.update_metadata import UpdateMetadataRequest
-from simulation.cluster import AGAIN_S, SETTINGS, host_settings, stop_for
+from simulation.cluster import RESTART_BACKOFF_S, SETTINGS, host_settings, pause_for
 from simulation.memory_disk import MemoryDisk
 from simulation.memory_network import MemoryNetwork
 from simulation.process import Process, ProcessTimers
@@ -67,6 +67,7 @@ class ZooKeeperBrokers:
 
     def __init__(
         self,
+        *,
         count: int,
         log_dirs: int,
         chance: random.Random,
@@ -91,14 +92,14 @@ class ZooKeeperBrokers:
         self._network = network
         self._trace = trace
         self._started: dict[int, BrokerProcess] = {}
-        self._ending: dict[int, asyncio.Task[None]] = {}
+        self._end_watchers: dict[int, asyncio.Task[None]] = {}
         self._changing = [asyncio.Lock() for _ in self.ids]
-        self._weak: int | None = None
-        self._shaken: Counter[int] = Counter()
-        self._broker_type = watched_by(checks)
+        self._recovering: int | None = None
+        self._at_risk: Counter[int] = Counter()
+        self._broker_type = watched_broker_process(checks)
 
     async def start(self) -> None:
-        await asyncio.gather(*(self.begin(broker) for broker in self.ids))
+        await asyncio.gather(*(self.start_broker(broker) for broker in self.ids))
 
     @property
     def running(self) -> dict[int, Node]:
@@ -116,8 +117,8 @@ class ZooKeeperBrokers:
         return next((id for id, each in self._started.items() if each.role.controller is controller), None)
 
     def in_sync(self, topic: str, index: int) -> dict[int, Partition]:
-        """Return the stored ISR's replicas that know its leader epoch: a restarted broker, which may have lost records,
-        counts only after the controller has heard of its restart."""
+        """Return the replicas in the stored ISR that know its leader epoch. A restarted broker may have lost records,
+        and knows the epoch only after the controller has noticed its restart."""
         found: dict[int, Partition] = {}
         state = self._checks.state(topic, index)
         for broker in state.isr if state is not None else ():
@@ -148,7 +149,7 @@ class ZooKeeperBrokers:
                 return f"broker {broker} has other metadata: {difference}"
         return ""
 
-    # -- how brokers begin and end ------------------------------------------------------------------------------------
+    # -- starts and stops of brokers ----------------------------------------------------------------------------------
 
     async def kill(self, broker: int) -> bool:
         async with self._changing[broker]:
@@ -160,17 +161,17 @@ class ZooKeeperBrokers:
 
     async def lose_power(self, broker: int) -> bool:
         async with self._changing[broker]:
-            if broker not in self._started or not self._may_lose(broker):
+            if broker not in self._started or not self._may_lose_power(broker):
                 return False
             host = self.hosts[broker]
             self._trace.add(host, "loses power")
             self._network.power_off(host)
-            self._weak = broker
+            self._recovering = broker
             await self._kill(broker)
             self._trace.add(host, f"{self._disk.lose_power(host)} files lost something")
             return True
 
-    def _may_lose(self, broker: int) -> bool:
+    def _may_lose_power(self, broker: int) -> bool:
         """Return whether the broker may lose unsynced data: other replicas must have it, and the controller must be
         able to remove the broker from every ISR before it is back. Therefore only one broker loses data at a time."""
         controller = self.controller
@@ -180,36 +181,38 @@ class ZooKeeperBrokers:
             self.may_fail(broker)
             and all(known[id].epoch == each.adapter.broker_epoch for id, each in self._started.items() if id in known)
             and known.keys() >= self._started.keys()
-            and not any(count for other, count in self._shaken.items() if other != broker)
+            and not any(count for other, count in self._at_risk.items() if other != broker)
             and all(leader.proposed_isr is None for leader in leads)
-            and all(self.in_sync(*place).keys() - {broker} for place in self._checks.in_sync_on(broker))
+            and all(self.in_sync(*partition).keys() - {broker} for partition in self._checks.in_sync_on(broker))
         )
 
     def may_fail(self, broker: int) -> bool:
         """Return whether the broker may fail: not while another broker that has lost data is still in an ISR."""
-        weak = self._weak
-        if weak is not None and all(weak in self.in_sync(*place) for place in self._checks.in_sync_on(weak)):
-            weak = self._weak = None
-        return weak in (None, broker)
+        recovering = self._recovering
+        if recovering is not None and all(
+            recovering in self.in_sync(*partition) for partition in self._checks.in_sync_on(recovering)
+        ):
+            recovering = self._recovering = None
+        return recovering in (None, broker)
 
     @contextmanager
-    def shaken(self, broker: int) -> Iterator[None]:
+    def at_risk(self, broker: int) -> Iterator[None]:
         """Mark the broker as one that may lose its session within the block."""
-        self._shaken[broker] += 1
+        self._at_risk[broker] += 1
         try:
             yield
         finally:
-            self._shaken[broker] -= 1
+            self._at_risk[broker] -= 1
 
     async def _kill(self, broker: int) -> None:
         process = self._started[broker]
         if process.node.has_online_directory:
-            self._ending[broker].cancel()
+            self._end_watchers[broker].cancel()
             del self._started[broker]
             self.zookeeper.crash(self.sessions.pop(broker))
-            await self.processes[broker].do(process.kill())
-        else:  # it does so itself
-            await self._ending[broker]
+            await self.processes[broker].run(process.kill())
+        else:  # the process ends by itself
+            await self._end_watchers[broker]
 
     async def stop(self, broker: int) -> bool:
         async with self._changing[broker]:
@@ -217,37 +220,37 @@ class ZooKeeperBrokers:
                 return False
             self._trace.add(self.hosts[broker], "is stopped")
             process = self._started[broker]
-            await self.processes[broker].do(process.stop(grace_ms=1000))
-            self._ending[broker].cancel()
+            await self.processes[broker].run(process.stop(grace_ms=1000))
+            self._end_watchers[broker].cancel()
             del self._started[broker], self.sessions[broker]
             return True
 
-    async def begin(self, broker: int) -> None:
-        """Try to start until it succeeds: without ZooKeeper, for instance, every process ends."""
+    async def start_broker(self, broker: int) -> None:
+        """Repeat a start that fails, for instance while ZooKeeper is down."""
         async with self._changing[broker]:
             while broker not in self._started:
                 self._trace.add(self.hosts[broker], "starts")
                 self._network.power_on(self.hosts[broker])
                 try:
-                    await self.processes[broker].do(self._begin(broker))
+                    await self.processes[broker].run(self._start_process(broker))
                 except (ValueError, OSError, LogDirectoryError, ZooKeeperError) as error:
                     self._trace.add(self.hosts[broker], f"cannot start: {type(error).__name__}: {error}")
                     self.zookeeper.crash(self.sessions.pop(broker))
-                    await asyncio.sleep(AGAIN_S)
+                    await asyncio.sleep(RESTART_BACKOFF_S)
 
-    async def _begin(self, broker: int) -> None:
+    async def _start_process(self, broker: int) -> None:
         process = self.processes[broker]
         session = await self.zookeeper.connect(session_timeout_ms=SESSION_MS, timers=ProcessTimers(process))
         self.sessions[broker] = session
 
-        def unexpected(said: str) -> None:
+        def unexpected(event: str) -> None:
             if self.sessions.get(broker) is session:  # events of a process that was killed do not count
-                self._unexpected(said)
+                self._unexpected(event)
 
         log = TraceLog(self._trace, unexpected)
-        around = BrokerEnvironment(log, process.clock, self._disk, self._chance.randbytes)
-        started = self._started[broker] = await self._broker_type.start(self._static(broker), session, around)
-        self._ending[broker] = asyncio.get_running_loop().create_task(self._when_ended(broker, started))
+        environment = BrokerEnvironment(log, process.clock, self._disk, self._chance.randbytes)
+        started = self._started[broker] = await self._broker_type.start(self._static(broker), session, environment)
+        self._end_watchers[broker] = asyncio.get_running_loop().create_task(self._when_ended(broker, started))
 
     async def _when_ended(self, broker: int, process: BrokerProcess) -> None:
         """Handle the end of a process that has lost all log directories."""
@@ -256,22 +259,22 @@ class ZooKeeperBrokers:
             del self._started[broker]
             self.zookeeper.crash(self.sessions.pop(broker))
 
-    async def stand_still(self, process: Process, seconds: float) -> None:
+    async def pause(self, process: Process, seconds: float) -> None:
         broker = self.processes.index(process)
         async with self._changing[broker]:
             session = self.sessions.get(broker)
             if session is not None and self.may_fail(broker):
-                self._trace.add(process.name, f"stands still for {seconds:.1f} s")
+                self._trace.add(process.name, f"is paused for {seconds:.1f} s")
                 self.zookeeper.freeze(session, True)
-                with self.shaken(broker):
-                    await stop_for(process, seconds)
+                with self.at_risk(broker):
+                    await pause_for(process, seconds)
                 self.zookeeper.freeze(session, False)
-                self._trace.add(process.name, "goes on")
+                self._trace.add(process.name, "resumes")
 
     @contextmanager
-    def disk_trouble(self, broker: int) -> Iterator[bool]:
+    def allow_disk_failure(self, broker: int) -> Iterator[bool]:
         if self.may_fail(broker):
-            with self.shaken(broker):
+            with self.at_risk(broker):
                 yield True
         else:
             yield False
@@ -280,9 +283,9 @@ class ZooKeeperBrokers:
         self._trace.add("all", f"are {'stopped' if orderly else 'killed'} and start again")
         end = self.stop if orderly else self.kill
         await asyncio.gather(*(end(broker) for broker in self.ids))
-        await asyncio.gather(*(self.begin(broker) for broker in self.ids))
+        await asyncio.gather(*(self.start_broker(broker) for broker in self.ids))
 
-    async def end(self) -> None:
+    async def stop_all(self) -> None:
         for broker in self.ids:
             await self.stop(broker)
 
@@ -298,7 +301,7 @@ class ZooKeeperBrokers:
         }
 
 
-def watched_by(checks: ZooKeeperChecks) -> type[BrokerProcess]:
+def watched_broker_process(checks: ZooKeeperChecks) -> type[BrokerProcess]:
     class WatchedBroker(BrokerProcess):
         """Reports the requests of other brokers that it accepts to the checks."""
 

@@ -33,12 +33,12 @@ class ZooKeeperChecks:
 
     def in_sync_on(self, broker: int) -> list[tuple[str, int]]:
         """Return the partitions with the broker in the stored ISR."""
-        places = []
+        topic_partitions = []
         for path, state in self._states.items():
             if broker in state.isr:
                 topic, _, index, _ = path.removeprefix(paths.TOPICS + "/").split("/")
-                places.append((topic, int(index)))
-        return places
+                topic_partitions.append((topic, int(index)))
+        return topic_partitions
 
     # -- transactions -------------------------------------------------------------------------------------------------
 
@@ -81,7 +81,8 @@ class ZooKeeperChecks:
     def controller_request_accepted(
         self, broker: int, registered: int, what: str, controller: int, controller_epoch: int, broker_epoch: int
     ) -> None:
-        """A broker that knows its registration as `registered` has done what a controller said."""
+        """Record a controller's request that a broker has carried out; `registered` is the broker epoch that the broker
+        knows."""
         if broker_epoch != -1 and broker_epoch < registered:
             self._checks.fail(
                 f"broker {broker}, in broker epoch {registered}, accepts {what} for broker epoch {broker_epoch}"

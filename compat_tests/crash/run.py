@@ -28,7 +28,7 @@ from simulation.checks import Checks, Violation
 from simulation.client import Client, UnreachableError
 from simulation.committed_reader import CommittedReader
 from simulation.consumer_group import Group
-from simulation.crash_points import Kind
+from simulation.crash_points import OperationKind
 from simulation.producers import Producer
 from simulation.readers import FETCH_VERSION, LatestOffsetReader, Reader
 from simulation.trace import Trace
@@ -51,7 +51,7 @@ SETTINGS = {
     "log.flush.offset.checkpoint.interval.ms": "150",
     "log.flush.start.offset.checkpoint.interval.ms": "200",
 }
-POINTS: tuple[Kind, ...] = (
+POINTS: tuple[OperationKind, ...] = (
     ("open", "log"),
     ("write", "log"),
     ("sync", "log"),
@@ -132,7 +132,7 @@ class _Run:
 
     # -- the process --------------------------------------------------------------------------------------------------
 
-    async def _start(self, point: tuple[Kind | None, int] | None) -> bool:
+    async def _start(self, point: tuple[OperationKind | None, int] | None) -> bool:
         """Start the process. Return False if it reaches its crash point before it listens."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, NamedHostLoop)
@@ -167,7 +167,7 @@ class _Run:
         while loop.time() < end and self._process is not None and self._process.poll() is None:
             await asyncio.sleep(0.01)
 
-    def _choose_crash_point(self) -> tuple[Kind | None, int] | None:
+    def _choose_crash_point(self) -> tuple[OperationKind | None, int] | None:
         chance = self._chance
         choice = chance.random()
         if choice < 0.2:
