@@ -27,7 +27,7 @@ from odradek_wire.records.record_codec import read_records
 from simulation.checks import Checks, Violation
 from simulation.client import Client, UnreachableError
 from simulation.committed_reader import CommittedReader
-from simulation.consumer_group import Group
+from simulation.consumer_group import ConsumerGroup
 from simulation.crash_points import OperationKind
 from simulation.producers import Producer
 from simulation.readers import FETCH_VERSION, LatestOffsetReader, Reader
@@ -190,13 +190,20 @@ class _Run:
         ]
         results = (RESULTS, RESULTS_PARTITIONS)
         copiers = [
-            TransactionalCopier(self._client(f"transactor-{at}"), self._transactions, *results, TOPIC, at)
-            for at in range(2)
+            TransactionalCopier(
+                client=self._client(f"transactor-{number}"),
+                checks=self._transactions,
+                topic=RESULTS,
+                partitions=RESULTS_PARTITIONS,
+                source=TOPIC,
+                number=number,
+            )
+            for number in range(2)
         ]
         committed = CommittedReader(self._client("committed"), self._transactions, *results)
         reader = Reader(self._client("reader"), checks, *topic)
         watcher = LatestOffsetReader(self._client("watcher"), checks, *topic)
-        group = Group(self._client, checks, *topic, self._chance)
+        group = ConsumerGroup(self._client, checks, *topic, self._chance)
         async with asyncio.TaskGroup() as tasks:
             writers: list[Producer | TransactionalCopier] = [*producers, *copiers]
             producing = [tasks.create_task(writer.run(0.02)) for writer in writers]
@@ -232,7 +239,13 @@ class _Run:
 
     def _client(self, host: str) -> Client:
         chance = random.Random(self._chance.getrandbits(64))
-        return Client(host, [HOST], chance, self._trace, wall_ms=lambda: time.time_ns() // 1_000_000)
+        return Client(
+            host=host,
+            brokers=[HOST],
+            chance=chance,
+            trace=self._trace,
+            wall_ms=lambda: time.time_ns() // 1_000_000,
+        )
 
     async def _create_topics(self, admin: Client) -> None:
         entries = [CreateTopicsRequest.CreatableTopicConfig("segment.ms", "200")]
