@@ -67,7 +67,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # -- paused processes ---------------------------------------------------------------------------------------------
 
     def pause_process(self, process: Process) -> None:
-        """Pause a process as SIGSTOP does; `continue_process` runs its overdue callbacks."""
+        """Pause a process as SIGSTOP does; `resume_process` runs its overdue callbacks."""
         self._stopped[process] = []
 
     def resume_process(self, process: Process) -> None:
