@@ -188,7 +188,7 @@ class _CutOff:
                 self._spans[each.topic, -1 if each.topic == OFFSETS else partition].append(each)
 
     def must_be_current_at(self, request: Operation, tp: TopicPartition) -> float:
-        """Return the moment whose state the response must reflect: the begin of the request, or an earlier election."""
+        """Return the time from which the response must be current: the start of the request, or an earlier election."""
         spans = self._spans.get(tp, ())
         since = [cut.begin for cut in spans if cut.begin < request.end and request.begin < cut.end]
         return min([request.begin, *since])

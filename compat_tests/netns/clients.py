@@ -78,7 +78,7 @@ class _ProduceOutcomes:
             yield value, number % self._job.partitions
 
     def record(self, value: str, offset: int | None, error: object) -> None:
-        """Record the outcome of a value; None for an unknown offset, which also a success may have."""
+        """Record the outcome of a value. The offset may be unknown (None), even after a success."""
         begin = self._begins.pop(value)
         partition = int(value.rpartition(":")[2]) % self._job.partitions
         self._job.recorder.write(

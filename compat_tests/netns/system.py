@@ -329,7 +329,8 @@ class Workload:
         return tuple((topic, each.leader_id, each.leader_epoch) for topic, each in partitions)
 
     def assignment_is_complete(self, topic: str, group: str, members: set[str]) -> bool:
-        """Return whether these are the members of the newest generation, each with a partition, together with all."""
+        """Return whether the newest generation consists of these members, each has a partition, and no partition is
+        unassigned."""
         owners = last_owners(self.history(), group)
         owned = sorted(itertools.chain(*owners.values()))
         return set(owners) == members and all(owners.values()) and owned == list(range(self._topics[topic]))

@@ -105,7 +105,7 @@ def _until_moved(pair: Pair, name: str, where: Var) -> None:
 
 @pytest.fixture
 def throttled(pair: Pair) -> Iterator[None]:
-    """Throttle the copies, so that they stop after the first read."""
+    """Throttle the moves, so that they stop after the first round of copying."""
     _throttle(pair, "1")
     yield
     _throttle(pair, None)

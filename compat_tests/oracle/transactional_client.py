@@ -187,7 +187,7 @@ class TransactionalClient:
     # -- observations ---------------------------------------------------------------------------------------------
 
     def wait_for_state(self, *, until: Callable[[str], bool] = lambda state: state not in ONGOING) -> None:
-        """Wait on both brokers for a transaction state, by default one without pending markers."""
+        """Wait until both brokers report a state that `until` accepts, by default any state without pending markers."""
         for peer in (self.pair.kafka, self.pair.ours):
             while True:
                 response = peer.ask("DescribeTransactions", 0, {"transactional_ids": [self.id]})
