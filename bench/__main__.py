@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -34,6 +35,8 @@ def main() -> int:
     unknown = sorted(set(options.rows) - set(NAMES))
     if unknown:
         parser.error(f"unknown rows: {', '.join(unknown)}; the rows are {', '.join(NAMES)}")
+    # As Ctrl-C does, stop the brokers and delete their data.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     _raise_file_limit()
     command = "PEER=… " * ("PEER" in os.environ) + " ".join(["make bench", *sys.argv[1:]])
     machine = description(command, options.runs)
