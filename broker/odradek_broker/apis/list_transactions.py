@@ -23,19 +23,19 @@ def handle(ctx: Context, request: ListTransactionsRequest) -> ListTransactionsRe
     transaction_filter = TransactionFilter.of(request)
     if isinstance(transaction_filter, ErrorCode):
         return ListTransactionsResponse(error_code=transaction_filter)
-    found = ctx.broker.transaction_coordinator.list(transaction_filter)
-    if isinstance(found, ErrorCode):
-        return ListTransactionsResponse(error_code=found)
+    rows = ctx.broker.transaction_coordinator.list(transaction_filter)
+    if isinstance(rows, ErrorCode):
+        return ListTransactionsResponse(error_code=rows)
     response = ListTransactionsResponse(unknown_state_filters=list(transaction_filter.unknown_states))
-    return run_in_slices(_respond(ctx, response, found))
+    return run_in_slices(_respond(ctx, response, rows))
 
 
 def _respond(
-    ctx: Context, response: ListTransactionsResponse, found: Iterator[ListTransactionsResponse.TransactionState]
+    ctx: Context, response: ListTransactionsResponse, rows: Iterator[ListTransactionsResponse.TransactionState | None]
 ) -> Generator[int, None, ListTransactionsResponse]:
-    for each in found:
-        if ctx.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id):
-            response.transaction_states.append(each)
+    for row in rows:
+        if row is not None and ctx.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, row.transactional_id):
+            response.transaction_states.append(row)
         yield 1
     return response
 

@@ -279,9 +279,10 @@ class TransactionCoordinator:
 
     def list(
         self, transaction_filter: TransactionFilter
-    ) -> Iterator[ListTransactionsResponse.TransactionState] | ErrorCode:
-        """The transactional ids that this broker coordinates now and that pass the filter, in no particular order,
-        without those of partitions that cannot be loaded. Each row is made when the caller takes it."""
+    ) -> Iterator[ListTransactionsResponse.TransactionState | None] | ErrorCode:
+        """Return a row for each transactional id that this broker coordinates now, in no particular order, without
+        those of partitions that cannot be loaded: None if the id does not pass the filter. Each row is made when the
+        caller takes it."""
         partitions = list(self._runtime.partitions)
         if any(each.state is CoordinatorState.LOADING for each in partitions):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -20,7 +20,9 @@ from odradek_wire.messages.describe_configs import DescribeConfigsRequest
 from odradek_wire.messages.describe_groups import DescribeGroupsRequest
 from odradek_wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from odradek_wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from odradek_wire.messages.init_producer_id import InitProducerIdRequest
 from odradek_wire.messages.list_groups import ListGroupsRequest
+from odradek_wire.messages.list_transactions import ListTransactionsRequest
 from odradek_wire.messages.metadata import MetadataRequest
 from odradek_wire.messages.offset_commit import OffsetCommitRequest
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest
@@ -102,6 +104,17 @@ async def test_responses_about_many_groups_are_made_in_slices(node: Node, client
     work = handled(node, DescribeGroupsRequest(names), 5)
     assert isinstance(work, Sliced)
     assert [group.group_id for group in (await work.response).groups] == names
+
+
+async def test_many_transactional_ids_are_listed_in_slices_if_none_matches(node: Node, client: Any) -> None:
+    await client.create_topic("__transaction_state")
+    names = [f"transactional-id-{number}" for number in range(PARTITIONS)]
+    for name in names:
+        assert (await client.ask(InitProducerIdRequest(name, 60_000), 4)).error_code == 0
+    for pattern, expected in ((".*", names), ("other", [])):
+        work = handled(node, ListTransactionsRequest(transactional_id_pattern=pattern), 2)
+        assert isinstance(work, Sliced)
+        assert sorted(row.transactional_id for row in (await work.response).transaction_states) == sorted(expected)
 
 
 async def test_describe_configs_of_many_settings_is_made_in_slices(node: Node, client: Any) -> None:

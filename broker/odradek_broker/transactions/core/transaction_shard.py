@@ -304,12 +304,12 @@ class TransactionShard:
 
     def list(
         self, transaction_filter: TransactionFilter, now: Instant
-    ) -> Iterator[ListTransactionsResponse.TransactionState]:
-        """Return the transactional ids of now that pass the filter, each row made when the caller takes it."""
+    ) -> Iterator[ListTransactionsResponse.TransactionState | None]:
+        """Return a row for each transactional id of now, made when the caller takes it: None if the id does not pass
+        the filter, so that the caller can serve other requests before it tests the next id."""
         return (
-            listed(id_, transaction)
+            listed(id_, transaction) if transaction_filter.passes(id_, transaction, now.wall_ms) else None
             for id_, transaction in list(self.transactions.items())
-            if transaction_filter.passes(id_, transaction, now.wall_ms)
         )
 
     # -- records --------------------------------------------------------------------------------------------------
