@@ -56,15 +56,17 @@ class ZooKeeperSource:
 
     async def publish(self, delta: MetadataDelta) -> None:
         """Call every listener. The exception of a listener is logged, because the change is already made."""
-        for listener in tuple(self._listeners):
-            try:
-                applied = listener(delta)
-                if applied is not None:
-                    await _run_to_end(applied)
-            except Exception as error:
-                self._log.error("listener failed to apply a metadata change", exc_info=error)
-        for event in self._delta_events:
-            event.set()
+        try:
+            for listener in tuple(self._listeners):
+                try:
+                    applied = listener(delta)
+                    if applied is not None:
+                        await _run_to_end(applied)
+                except Exception as error:
+                    self._log.error("listener failed to apply a metadata change", exc_info=error)
+        finally:  # also if the caller is cancelled while a large delta is applied
+            for event in self._delta_events:
+                event.set()
 
     async def until_removed(self, topic_ids: Collection[Uuid], timeout_ms: int) -> None:
         """Return when the image has none of these topics, or after the timeout."""

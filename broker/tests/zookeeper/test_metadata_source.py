@@ -10,7 +10,8 @@ import structlog
 
 from odradek_broker.zookeeper.control_request_adapter import ControlRequestAdapter
 from odradek_broker.zookeeper.metadata_source import ZooKeeperSource
-from odradek_controller.image import ClusterImage, MetadataDelta
+from odradek_controller.image import ClusterImage, MetadataDelta, TopicImage
+from odradek_wire.uuid import Uuid
 
 
 async def test_a_cancelled_request_does_not_stop_a_delta_half_way() -> None:
@@ -33,3 +34,31 @@ async def test_a_cancelled_request_does_not_stop_a_delta_half_way() -> None:
     with pytest.raises(asyncio.CancelledError):
         await request
     assert turns == list(range(5))
+
+
+async def test_a_request_that_waits_for_a_deletion_ends_after_a_cancelled_one() -> None:
+    topic = TopicImage(Uuid(b"1" * 16), "t", ())
+    before = ClusterImage(topics={"t": topic}, topics_by_id={topic.id: topic})
+    adapter = ControlRequestAdapter(before, 1)
+    never = asyncio.Event()
+
+    async def sleep(_: int) -> None:
+        await never.wait()
+
+    source = ZooKeeperSource(adapter, sleep, structlog.get_logger("test"))
+    applying = asyncio.Event()
+
+    async def apply() -> None:
+        applying.set()
+        await asyncio.sleep(0)
+
+    source.subscribe(lambda delta: apply() if delta.complete else None)
+    waiting = asyncio.ensure_future(source.until_removed([topic.id], 5000))
+    await asyncio.sleep(0)  # it waits for a delta now
+    adapter.image = ClusterImage()
+    control_request = asyncio.ensure_future(source.publish(MetadataDelta.between(before, adapter.image)))
+    await applying.wait()
+    control_request.cancel()
+    async with asyncio.timeout(10):
+        await waiting
+    assert control_request.cancelled()
