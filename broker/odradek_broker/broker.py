@@ -112,6 +112,7 @@ class Broker:
         self._transaction_coordinator: TransactionCoordinator | None = None
         self._add_partitions_to_txn_manager: AddPartitionsToTxnManager | None = None
         self._stopped = False
+        self._killed = False
 
     def _compose_replicas(self, directories: list[LogDirectory]) -> None:
         """Compose the parts that keep replicas, from log directories to moves between them."""
@@ -273,33 +274,50 @@ class Broker:
         between."""
         if self.replica_manager.is_large(delta) and self._own_resources().isdisjoint(delta.configs):
             return self._apply_large(delta)
-        for delete in self._apply(delta).deletions:
-            delete()
+        changes = LocalReplicaChanges()
+        try:
+            self._apply(delta, changes)
+        finally:  # no later delta deletes these logs
+            for delete in changes.deletions:
+                delete()
         return None
 
     async def _apply_large(self, delta: MetadataDelta) -> None:
         changes = LocalReplicaChanges()
-        await self._in_turns(self.replica_manager.additions(delta, changes))
+        await self._add_in_turns(self.replica_manager.additions(delta, changes))
         if self._stopped:
             return
-        self._apply(delta, changes)
-        added = [self.partitions.get_by_id(*key) for key in changes.added]
-        failed = [each for each in added if each is not None and each.error == ErrorCode.KAFKA_STORAGE_ERROR]
-        if failed:  # their disk failed before the image had them
-            self._replicas_lost(failed)
-        await self._in_turns(changes.deletions)
+        try:
+            self._apply(delta, changes)
+            added = [self.partitions.get_by_id(*key) for key in changes.added]
+            failed = [each for each in added if each is not None and each.error == ErrorCode.KAFKA_STORAGE_ERROR]
+            if failed:  # their disk failed before the image had them
+                self._replicas_lost(failed)
+        finally:  # no later delta deletes these logs
+            await self._delete_in_turns(changes.deletions)
 
-    async def _in_turns(self, steps: Iterable[Callable[[], None]]) -> None:
-        """Run the steps, with turns of the event loop for requests, until the broker stops."""
+    async def _add_in_turns(self, additions: Iterable[Callable[[], None]]) -> None:
+        """Add replicas, with turns of the event loop for requests, until the broker stops."""
         yielder = LoopYielder()
-        for step in steps:
+        for add in additions:
             if self._stopped:
                 return
-            step()
+            add()
             await yielder.yield_if_due()
 
-    def _apply(self, delta: MetadataDelta, changes: LocalReplicaChanges | None = None) -> LocalReplicaChanges:
-        """Apply the delta, except for the deletion of logs. `changes` are those that were made before."""
+    async def _delete_in_turns(self, deletions: Iterable[Callable[[], None]]) -> None:
+        """Delete logs, with turns of the event loop for requests. A broker that stops deletes the rest in one turn,
+        because it would find these logs at its next start as strays."""
+        yielder = LoopYielder()
+        for delete in deletions:
+            if self._killed:
+                return
+            delete()
+            if not self._stopped:
+                await yielder.yield_if_due()
+
+    def _apply(self, delta: MetadataDelta, changes: LocalReplicaChanges) -> None:
+        """Apply the delta, except for the deletion of logs, and add to `changes`."""
         self.image = delta.image
         self.authorizer.apply(delta)
         self.quotas.apply(delta)
@@ -307,7 +325,7 @@ class Broker:
             self.config = self.config.with_dynamic(delta.image)
         if delta.configs:
             self.replication_quotas.apply(delta)
-        changes = self.replica_manager.apply(delta, self.config, changes)
+        self.replica_manager.apply(delta, self.config, changes)
         for partition in changes.not_following:
             self.replica_fetcher_manager.remove(partition)
         for partition, leader in changes.following:
@@ -338,7 +356,6 @@ class Broker:
             self._transaction_coordinator.metadata_changed(delta)
         if self.first_metadata_watchers.operations and self.has_metadata:
             self.purgatory.check_and_complete(self.first_metadata_watchers)
-        return changes
 
     def _replicas_lost(self, partitions: Sequence[Partition]) -> None:
         """Stop fetching these partitions and report them, so that another replica can become leader."""
@@ -380,10 +397,11 @@ class Broker:
         for partition in self.partitions:
             partition.maybe_shrink_isr(now_ms, lag_time_max_ms)
 
-    async def stop_replication(self) -> None:
+    async def stop_replication(self, *, killed: bool = False) -> None:
         """Stop fetchers, ISR proposals, moves, directory reports, transaction verification and markers, in this order.
-        When this returns, none of them has a task."""
+        When this returns, none of them has a task. A broker that is `killed` deletes no more logs."""
         self._stopped = True
+        self._killed = self._killed or killed
         await self.replica_fetcher_manager.close()
         await self.alter_partition_manager.close()
         await self.alter_log_dirs_manager.close()

@@ -255,7 +255,7 @@ class Node:
         if self._has_parts:
             self.server.abort()
             self._unsubscribe()
-            await self.broker.stop_replication()
+            await self.broker.stop_replication(killed=True)
         await self._stop_background()
         for directory in self.directories:
             directory.close_without_writing()

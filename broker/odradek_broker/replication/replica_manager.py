@@ -106,16 +106,13 @@ class ReplicaManager:
                     changes.added.add((topic_id, index))
                     yield partial(self._apply_partition, delta, topic, index, changes)
 
-    def apply(
-        self, delta: MetadataDelta, config: BrokerConfig, changes: LocalReplicaChanges | None = None
-    ) -> LocalReplicaChanges:
-        """Bring the partitions in line with the delta's image. The caller deletes logs (`deletions`). `changes` are
-        those of `additions`."""
+    def apply(self, delta: MetadataDelta, config: BrokerConfig, changes: LocalReplicaChanges) -> None:
+        """Bring the partitions in line with the delta's image, and add to `changes`, which may have those of
+        `additions`. The caller deletes logs (`deletions`), also if this raises."""
         self._applied = True
         if config is not self._configs.broker_config:
             self._configs.use(config)
             self._reconfigure(delta, self._partitions)
-        changes = LocalReplicaChanges() if changes is None else changes
         for (name, index), action in delta.replica_actions.items():
             self._apply_action(action, name, index, changes)
         for topic in delta.deleted_topics.values():
@@ -135,7 +132,6 @@ class ReplicaManager:
         if delta.complete and not self._replica_logs.started:
             self._replica_logs.finish_start()
             changes.future_logs = self._future_logs.find_at_start(self._partitions)
-        return changes
 
     def _apply_partition(
         self, delta: MetadataDelta, topic: TopicImage, index: int, changes: LocalReplicaChanges

@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 import pytest
 from broker.tests.alone import Node
 
+from odradek_broker.apis import slices
 from odradek_broker.metadata.directory_identity import directory_id_of
+from odradek_log.directory import LogDirectory
 from odradek_wire.apis import APIS
 from odradek_wire.errors import ErrorCode
 from odradek_wire.frames import decode_response, encode_request
@@ -332,6 +334,57 @@ async def test_2000_partitions_of_a_topic_are_created_and_deleted_in_turns(node:
     assert [probe.longest_s < LOOP_MAX_S for probe in (created, grown, deleted)] == [True] * 3
     await client.create_topic("t")
     assert [log.topic_id for log in directory.logs.values()] == [node.broker.image.topics["t"].id]
+
+
+async def deleting(node: Node, monkeypatch: pytest.MonkeyPatch) -> tuple[Awaitable[Any], LogDirectory]:
+    """Return the deletion of a topic with 300 partitions, of which some logs exist, and their directory."""
+    await create(node, ["t"], 300)
+    (directory,) = node.broker.log_directories.all
+    monkeypatch.setattr(slices, "TURN_S", 0)
+    request = DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState("t")], timeout_ms=5000)
+    deletion = asyncio.ensure_future(node.controller.submit(request))
+    while len(directory.logs) == 300:
+        await asyncio.sleep(0)
+    assert 200 < len(directory.logs) < 300
+    return deletion, directory
+
+
+async def test_a_stop_during_a_deletion_deletes_the_remaining_logs(
+    start_node: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await start_node()
+    deletion, directory = await deleting(node, monkeypatch)
+    await node.stop()
+    await deletion
+    assert directory.logs == {}
+    await start_node()
+    assert [each.name for each in Path(directory.path).glob("t-*") if not each.name.endswith("-delete")] == []
+
+
+async def test_a_kill_during_a_deletion_leaves_the_remaining_logs(
+    start_node: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await start_node()
+    deletion, directory = await deleting(node, monkeypatch)
+    await node.kill()
+    await deletion
+    assert len(directory.logs) > 200
+
+
+@pytest.mark.parametrize("partitions", [1, 300])
+async def test_logs_of_a_deleted_topic_are_deleted_after_an_error_in_another_part(
+    node: Node, monkeypatch: pytest.MonkeyPatch, partitions: int
+) -> None:
+    await create(node, ["t"], partitions)
+
+    def fail(_: object) -> None:
+        raise ValueError("an error in another part")
+
+    monkeypatch.setattr(node.broker.assignments_manager, "report", fail)
+    request = DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState("t")], timeout_ms=5000)
+    await node.controller.submit(request)
+    (directory,) = node.broker.log_directories.all
+    assert directory.logs == {}
 
 
 async def test_log_directories_of_2000_replicas_are_assigned_in_several_changes(
