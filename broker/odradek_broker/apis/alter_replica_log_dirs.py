@@ -1,8 +1,8 @@
 """AlterReplicaLogDirs (key 34): move replicas of this broker to other log directories of its own (KIP-113).
 
 Versions: v2 is flexible.
-Behaviour: responds when the moves have begun. For a partition without a replica here, the broker remembers the
-directory and uses it if it gets a replica later.
+Behaviour: responds when the moves have begun; all of them begin, even if the client disconnects. For a partition
+without a replica here, the broker remembers the directory and uses it if it gets a replica later.
 Differences from Kafka: none.
 """
 
@@ -29,7 +29,10 @@ FUTURE_NAME = "{}-{}.00000000000000000000000000000000-future"
 def handle(ctx: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse | Sliced:
     if not ctx.may_cluster(Operation.ALTER):
         return error_response(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    return run_in_slices(_respond(ctx, request))
+    response = run_in_slices(_respond(ctx, request))
+    if isinstance(response, Sliced):
+        return Sliced(ctx.broker.alter_log_dirs_manager.run_to_end(response.response))
+    return response
 
 
 def _respond(ctx: Context, request: AlterReplicaLogDirsRequest) -> Generator[int, None, AlterReplicaLogDirsResponse]:

@@ -9,7 +9,9 @@ deleting logs to `future_logs`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from odradek_broker.disk_executor import DiskExecutor
 from odradek_broker.metadata.broker_state import BrokerState
@@ -22,6 +24,8 @@ from odradek_broker.replication.partition import STORAGE_ERRORS, Partition
 from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
 from odradek_wire.records.record_errors import CorruptRecordError
+
+T = TypeVar("T")
 
 _CHUNKS_PER_TURN = 8
 _PAUSE_MS = 100
@@ -62,6 +66,8 @@ class ReplicaAlterLogDirsManager:
         self._executor = executor
         self._moves: dict[Partition, Move] = {}
         self._task: asyncio.Task[None] | None = None
+        self._requests: set[asyncio.Task[Any]] = set()
+        """Requests that begin many moves, in several turns of the event loop."""
 
     def destination(self, partition: Partition) -> LogDirectory | None:
         """Return the directory that the partition moves to; None if it does not move."""
@@ -94,12 +100,22 @@ class ReplicaAlterLogDirsManager:
         if move.assigned:
             self._assignments_manager.report([partition])
 
+    def run_to_end(self, request: Coroutine[None, None, T]) -> Coroutine[None, None, T]:
+        """Run a request that begins moves, until it ends or the manager closes. Return a coroutine that awaits its
+        result; a caller that cancels the coroutine does not cancel the request."""
+        task = asyncio.get_running_loop().create_task(request)
+        self._requests.add(task)
+        task.add_done_callback(self._requests.discard)
+        return _result_of(task)
+
     async def close(self) -> None:
         self._moves.clear()
-        task, self._task = self._task, None
-        if task is not None:
+        tasks = [*self._requests] if self._task is None else [*self._requests, self._task]
+        self._task = None
+        for task in tasks:
             task.cancel()
-            await asyncio.wait([task])
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def _run(self) -> None:
         try:
@@ -157,6 +173,10 @@ class ReplicaAlterLogDirsManager:
             self._state.log.info(
                 "replica moved to another log directory", partition=partition.log.name, directory=move.directory.path
             )
+
+
+async def _result_of(task: asyncio.Task[T]) -> T:
+    return await asyncio.shield(task)
 
 
 def copy(log: Log, future: Log, max_bytes: int) -> int:

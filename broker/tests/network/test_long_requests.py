@@ -22,6 +22,7 @@ from odradek_wire.apis import APIS
 from odradek_wire.errors import ErrorCode
 from odradek_wire.frames import decode_response, encode_request
 from odradek_wire.message import Message
+from odradek_wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from odradek_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek_wire.messages.create_partitions import CreatePartitionsRequest
 from odradek_wire.messages.create_topics import CreateTopicsRequest
@@ -385,6 +386,35 @@ async def test_logs_of_a_deleted_topic_are_deleted_after_an_error_in_another_par
     await node.controller.submit(request)
     (directory,) = node.broker.log_directories.all
     assert directory.logs == {}
+
+
+async def test_all_moves_of_a_request_begin_after_a_disconnect(
+    start_node: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await start_node(log_dirs=f"{tmp_path}/a,{tmp_path}/b")
+    await create(node, ["t"], 300)
+    target = node.broker.log_directories.all[1]
+    partitions = list(node.broker.partitions)
+    to_move = [partition for partition in partitions if partition.directory is not target]
+    assert len(to_move) > 100
+    topic = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic("t", [each.index for each in to_move])
+    request = AlterReplicaLogDirsRequest([AlterReplicaLogDirsRequest.AlterReplicaLogDir(f"{tmp_path}/b", [topic])])
+    monkeypatch.setattr(slices, "TURN_S", 0)
+
+    def begun() -> int:
+        manager = node.broker.alter_log_dirs_manager
+        return sum(each.directory is target or manager.destination(each) is target for each in to_move)
+
+    frame = encode_request(request, 2, 1, "long")
+    _reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
+    writer.write(struct.pack(">i", len(frame)) + frame)
+    async with asyncio.timeout(10):
+        while not begun():
+            await asyncio.sleep(0)
+        assert begun() < len(to_move)
+        writer.transport.abort()
+        while begun() < len(to_move):
+            await asyncio.sleep(0)
 
 
 async def test_log_directories_of_2000_replicas_are_assigned_in_several_changes(
