@@ -61,7 +61,7 @@ class TimerHandle:
 class Timers:
     """All timers of one broker. `call_later` is cheap; cancelled timers leave the heap lazily."""
 
-    __slots__ = ("_cancelled", "_clock", "_heap", "_log", "_scheduler", "_sequence", "_wakeup", "_wakeup_ms")
+    __slots__ = ("_cancelled", "_clock", "_heap", "_log", "_scheduler", "_sequence", "_wakeup", "_wakeup_ms", "closed")
 
     def __init__(
         self, clock: Clock, scheduler: Scheduler | asyncio.AbstractEventLoop, log: Logger | None = None
@@ -75,6 +75,8 @@ class Timers:
         self._cancelled = 0
         self._wakeup: Wakeup | None = None
         self._wakeup_ms = 0
+        self.closed = False
+        """Whether the broker ends: a callback of `call_soon` may still run, and must change nothing then."""
         clock.on_timeouts_advanced(self.fire_due)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
@@ -131,6 +133,7 @@ class Timers:
 
     def close(self) -> None:
         """Cancel every timer and leave the clock, which may outlive the broker."""
+        self.closed = True
         self._clock.forget(self.fire_due)
         self._heap.clear()
         self._cancelled = 0

@@ -296,6 +296,20 @@ async def test_only_smaller_produces_pass_a_blocked_produce(
     assert sum(1 if (found := re.search(r"count=(\d+)", line)) is None else int(found[1]) for line in lines) == 3
 
 
+async def test_a_large_produce_needs_room_only_before_its_first_slice(
+    node: Node, client: Any, make_batch: Callable[..., bytes]
+) -> None:
+    await client.create_topic("t", 30)
+    budget = node.server.buffers.budget
+    budget.limit = 2_000_000  # less than the receive buffer, a copy of the records, and a conversion
+    batches = [compressed(random.Random(3).randbytes(300_000)), *[make_batch(b"x" * 20_000)] * 29]
+    data = [ProduceRequest.PartitionProduceData(index, records) for index, records in enumerate(batches)]
+    request = ProduceRequest(None, -1, 5000, [ProduceRequest.TopicProduceData("t", partition_data=data)])
+    response = await client.ask(request, 9)
+    assert [each.error_code for each in response.responses[0].partition_responses] == [0] * 30
+    await until(lambda: (budget.used, budget.blocked_bytes) == (0, 0))
+
+
 async def test_a_plain_produce_does_not_wait_for_room(
     node: Node, client: Any, make_batch: Callable[..., bytes]
 ) -> None:

@@ -75,6 +75,7 @@ def test_produce_refuses_damaged_batches(version: int, pair_for: PairFor) -> Non
         "crc": with_bytes(good, len(good) - 3, b"\xff"),
         "magic": with_new_crc(with_bytes(good, 16, b"\x03")),
         "short": with_bytes(good, 8, struct.pack(">i", 20)),
+        "impossible size": with_bytes(good, 8, struct.pack(">i", 13)),
         "count too high": with_new_crc(with_bytes(good, 57, struct.pack(">i", 3))),
         "count too low": with_new_crc(with_bytes(good, 57, struct.pack(">i", 1))),
         "last offset delta": with_new_crc(with_bytes(good, 23, struct.pack(">i", 7))),

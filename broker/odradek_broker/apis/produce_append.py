@@ -104,7 +104,7 @@ def append(
     ctx: Context, request: ProduceRequest, verification: TransactionVerification | None = None
 ) -> ProduceResponse | Deferred[ProduceResponse] | None:
     """Append the records of a request, and return its response, None with acks=0. `verification` has the guards and
-    errors of transactional batches, if there are any."""
+    errors of transactional batches, if there are any. The caller has called `require_room`."""
     acks = request.acks
     if acks not in (ACKS_ALL, 1, 0):
         return error_response(ctx, request, ErrorCode.INVALID_REQUIRED_ACKS)
@@ -113,8 +113,6 @@ def append(
     partitions = broker.partitions
     find = partitions.get_by_id if version >= FIRST_VERSION_WITH_IDS else partitions.get
     everything_allowed = broker.authorizer.allows_everything
-    if ctx.connection.memory.used:  # otherwise there is enough room
-        require_room(ctx, request)
     topics = []
     waiting: WaitingPartitions | None = None
     has_errors = False
@@ -229,6 +227,9 @@ def _append(
         )
     assert isinstance(result, Rejection)
     has_log_start_offset = result.error not in WITHOUT_LOG_START_OFFSET and is_one_batch(records)
+    message = result.message if result.record_errors else None
+    if result.error == ErrorCode.CORRUPT_MESSAGE and message is None and version >= 3:
+        message = validate_records(records, version)[1]  # a batch of this magic can state an impossible size
     return PartitionProduceResponse(
         index,
         result.error,
@@ -238,7 +239,7 @@ def _append(
             ProduceResponse.BatchIndexAndErrorMessage(fault.batch_index, fault.message)
             for fault in result.record_errors
         ],
-        error_message=result.message if result.record_errors else None,
+        error_message=message,
     )
 
 

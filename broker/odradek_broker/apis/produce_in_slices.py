@@ -41,13 +41,26 @@ SLICES = Slices(
 
 
 def append_in_slices(
-    ctx: Context, request: ProduceRequest, verification: TransactionVerification | None = None
+    ctx: Context,
+    request: ProduceRequest,
+    verification: TransactionVerification | None = None,
+    held_bytes: int | None = None,
 ) -> ProduceResponse | Deferred[ProduceResponse] | None:
-    """Do as `append`, in slices if the request is large."""
-    if not _is_large(request):
+    """Do as `append`, in slices if the request is large.
+
+    `held_bytes` is the result of `hold_records`, if the caller has called it; the bytes go back to the memory budget
+    when all records are appended. Raises MemoryExhausted, before it has any effect, if there is no room to convert a
+    batch."""
+    if ctx.connection.memory.used:  # otherwise there is enough room
+        require_room(ctx, request)
+    if _is_large(request):
+        held_bytes = hold_records(ctx, request) if held_bytes is None else held_bytes
+        return _SlicedAppend(ctx, request, verification, held_bytes).begin()
+    try:
         return append(ctx, request, verification)
-    require_room(ctx, request)
-    return _SlicedAppend(ctx, request, verification).begin()
+    finally:
+        if held_bytes:
+            ctx.connection.memory.give_back(held_bytes)
 
 
 def _is_large(request: ProduceRequest) -> bool:
@@ -79,10 +92,12 @@ class _SlicedAppend:
 
     __slots__ = ("_appended", "_ctx", "_held_bytes", "_slices", "_verification", "_waiting", "response")
 
-    def __init__(self, ctx: Context, request: ProduceRequest, verification: TransactionVerification | None) -> None:
+    def __init__(
+        self, ctx: Context, request: ProduceRequest, verification: TransactionVerification | None, held_bytes: int
+    ) -> None:
         self._ctx = ctx
         self._verification = verification
-        self._held_bytes = hold_records(ctx, request)
+        self._held_bytes = held_bytes
         self._slices = SLICES.divide(request)
         self._appended: list[Slice] = []
         self._waiting = 0
@@ -93,6 +108,9 @@ class _SlicedAppend:
         return self.response
 
     def _append_next(self) -> None:
+        if self._ctx.broker.timers.closed:  # the broker closes its logs
+            self._release()
+            return self._cancel()
         try:
             part, continues = next(self._slices)
             self._appended.append(Slice(append(self._ctx, part, self._verification), continues))
@@ -102,9 +120,12 @@ class _SlicedAppend:
         except Exception as error:
             self._release()
             self._cancel()
+            if self.response.done:  # the client has disconnected
+                self._ctx.connection.warn("append failed after the client had disconnected", self._ctx, exc_info=error)
             self.response.fail(error)
         else:
             self._ctx.broker.timers.call_soon(self._append_next)
+        return None
 
     def _release(self) -> None:
         self._ctx.connection.memory.give_back(self._held_bytes)

@@ -162,7 +162,10 @@ class _VerifiedProduce:
         self._append(verification)
 
     def _append(self, verification: TransactionVerification | None) -> None:
-        self._outcome = append_in_slices(self._ctx, self._request, verification)
+        held_bytes = None
+        if self._response is not None:
+            held_bytes, self._held_bytes = self._held_bytes, 0
+        self._outcome = append_in_slices(self._ctx, self._request, verification, held_bytes)
         self._appended = True
 
     # -- while the client waits -----------------------------------------------------------------------------------
@@ -177,7 +180,6 @@ class _VerifiedProduce:
             self._release_records()
             return response.fail(error)
         if self._appended:
-            self._release_records()
             response.follow(self._outcome)
         return None
 

@@ -63,7 +63,7 @@ def test_requests_do_not_wait_longer_than_a_pending_commit(
     assert isinstance(offsets_deleted, Deferred)
     assert (fetched.done, offsets_deleted.done, group_deleted.done) == (False, False, False)
     broker.clock.advance_timeouts(TIMEOUT_MS)
-    assert fetched.result().error_code == ErrorCode.NOT_COORDINATOR
+    assert fetched.result().group.error_code == ErrorCode.NOT_COORDINATOR
     assert offsets_deleted.result().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert group_deleted.result().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 

@@ -265,6 +265,25 @@ async def test_a_large_produce_is_appended_although_the_client_disconnects(
             await asyncio.sleep(0)
 
 
+async def test_a_large_produce_ends_with_the_broker(node: Node, make_batch: Callable[..., bytes]) -> None:
+    await create(node, ["t"], 900)
+    data = [ProduceRequest.PartitionProduceData(index, make_batch(b"x")) for index in range(900)]
+    request = ProduceRequest(None, 0, 5000, [ProduceRequest.TopicProduceData("t", partition_data=data)])
+    frame = encode_request(request, 9, 1, "leaving")
+    _reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
+    writer.write(struct.pack(">i", len(frame)) + frame)
+    writer.close()
+    async with asyncio.timeout(10):
+        while not any(partition.log_end_offset for partition in node.broker.partitions):
+            await asyncio.sleep(0)
+        node.server.abort()
+        node.broker.timers.close()
+        appended = sum(partition.log_end_offset for partition in node.broker.partitions)
+        while node.server.buffers.budget.used:
+            await asyncio.sleep(0)
+    assert sum(partition.log_end_offset for partition in node.broker.partitions) == appended < 900
+
+
 async def test_requests_after_a_large_produce_wait_for_it(
     connect: Callable[..., Awaitable[Any]], node: Node, make_batch: Callable[..., bytes]
 ) -> None:
