@@ -270,6 +270,14 @@ class DurablePartition(Generic[R]):
         """Whether the log has a record that has not taken effect."""
         return bool(self._pending)
 
+    def when_earlier_writes_committed(self, callback: WriteCallback) -> None:
+        """Call back when the writes that are pending now are committed, whatever is written after them; with an error
+        as `when_writes_committed`. For requests that only read: one that writes must know of later writes, too."""
+        if self._pending:
+            self._await_commit(_change_nothing, callback)
+        else:
+            callback(ErrorCode.NONE)
+
     def when_writes_committed(self, callback: WriteCallback) -> None:
         """Call back when no write is pending: with one replica immediately. If a callback writes, those after it wait
         for that write, too.
@@ -342,6 +350,10 @@ class DurablePartition(Generic[R]):
         waiting, self._awaiting_committed_writes = self._awaiting_committed_writes, deque()
         for callback in waiting:
             callback(error)
+
+
+def _change_nothing() -> None:
+    """A request waits for the writes before it, and writes nothing."""
 
 
 def _ignore(_: ErrorCode) -> None:

@@ -237,7 +237,7 @@ class GroupCoordinator:
             failed = FetchedOffsets.failed(request.group_id, stable_fetch_error(error))
             pending.complete(failed if error else group_partition.shard.fetch(request, require_stable=True))
 
-        group_partition.when_writes_committed(fetch)
+        group_partition.when_earlier_writes_committed(fetch)
         return pending.result() if pending.done else pending
 
     def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Deferred[OffsetDeleteResponse]:

@@ -179,6 +179,10 @@ class GroupPartition:
         if not batches:
             done(ErrorCode.NONE)
 
+    def when_earlier_writes_committed(self, callback: WriteCallback) -> None:
+        """Call back when the writes that are pending now are committed, or with an error (see `DurablePartition`)."""
+        self._durable.when_earlier_writes_committed(callback)
+
     def when_writes_committed(self, callback: WriteCallback) -> None:
         """Call back when no write is pending, or with an error (see `DurablePartition.when_writes_committed`)."""
         self._durable.when_writes_committed(callback)

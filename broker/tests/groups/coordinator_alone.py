@@ -115,9 +115,13 @@ class CoordinatorAlone:
         self.groups.load()
 
     def follower_fetched_everything(self) -> None:
+        self.follower_fetched(self.partition.log_end_offset)
+
+    def follower_fetched(self, end_offset: int) -> None:
+        """Let the follower have all records before an offset, so that they are committed."""
         leader = self.partition.leader
         assert leader is not None
-        self.partition.apply_effects(leader.follower_fetched(2, self.partition.log_end_offset, 0, 0))
+        self.partition.apply_effects(leader.follower_fetched(2, end_offset, 0, 0))
         self.soon.run()
 
     def join(self) -> Deferred[JoinGroupResponse]:

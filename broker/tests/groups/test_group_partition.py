@@ -86,6 +86,17 @@ def test_records_take_effect_in_order_at_the_high_watermark(followed: Coordinato
     assert committed(followed) == 6
 
 
+def test_a_request_that_only_reads_waits_for_earlier_writes_only(followed: CoordinatorAlone) -> None:
+    seen: list[tuple[ErrorCode, int | None]] = []
+    followed.groups.write([offset(5)], lambda error: None)
+    end_offset = followed.partition.log_end_offset
+    followed.groups.when_earlier_writes_committed(lambda error: seen.append((error, committed(followed))))
+    followed.groups.write([offset(6)], lambda error: None)
+    assert seen == []
+    followed.follower_fetched(end_offset)
+    assert (seen, committed(followed)) == ([(ErrorCode.NONE, 5)], 5)
+
+
 def test_a_write_of_a_waiting_request_delays_the_requests_after_it(followed: CoordinatorAlone) -> None:
     seen: list[int | None] = []
     followed.groups.write([offset(5)], lambda error: None)
