@@ -6,7 +6,7 @@ parts of a process to `node`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from odradek_broker.apis.slices import LoopYielder
@@ -266,12 +266,13 @@ class Broker:
         self.config = self.config.with_dynamic(image)
         self.replica_logs.load(self.config, image.topic_configs)
 
-    def apply(self, delta: MetadataDelta) -> Coroutine[None, None, None] | None:
+    def apply(self, delta: MetadataDelta) -> AsyncIterator[None] | None:
         """Bring partitions, coordinators and configuration in line with the new image. Nothing else changes them.
 
-        A usual delta is applied when this returns. For one with many new or deleted replicas return a coroutine, which
-        adds replicas before, and deletes logs after it applies the delta, with turns of the event loop for requests in
-        between."""
+        A usual delta is applied when this returns. For one with many new or deleted replicas return an iterator of
+        three steps: it adds replicas, with turns of the event loop for requests; applies the delta; deletes logs, again
+        with turns for requests. All brokers of a process take a step before one of them takes the next: so none fetches
+        from a broker without the replica, and none that stops during the deletions has not applied the delta."""
         if self.replica_manager.is_large(delta) and self._own_resources().isdisjoint(delta.configs):
             return self._apply_large(delta)
         changes = LocalReplicaChanges()
@@ -282,9 +283,10 @@ class Broker:
                 delete()
         return None
 
-    async def _apply_large(self, delta: MetadataDelta) -> None:
+    async def _apply_large(self, delta: MetadataDelta) -> AsyncIterator[None]:
         changes = LocalReplicaChanges()
         await self._add_in_turns(self.replica_manager.additions(delta, changes))
+        yield
         if self._stopped:
             return
         try:
@@ -293,6 +295,7 @@ class Broker:
             failed = [each for each in added if each is not None and each.error == ErrorCode.KAFKA_STORAGE_ERROR]
             if failed:  # their disk failed before the image had them
                 self._replicas_lost(failed)
+            yield
         finally:  # no later delta deletes these logs
             await self._delete_in_turns(changes.deletions)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _LARGE_CHANGE = 1000
 """A change with more records is replayed in another turn of the event loop than it is decided and stored."""
 
-Listener = Callable[[MetadataDelta], Awaitable[None] | None]
+Listener = Callable[[MetadataDelta], AsyncIterator[None] | None]
 Response = TypeVar("Response")
 
 
@@ -95,9 +95,10 @@ class Controller:
         """Call the listener with the whole image as one delta now, and with each later delta, in order.
 
         Returns a callable that ends the subscription. The listener must not call the controller. It returns None when
-        it has applied the delta; an awaitable for a large later delta, which the controller awaits before it decides
-        another change. An exception that it raises for a later delta is logged: the change is stored, and the other
-        listeners get it.
+        it has applied the delta; an iterator that applies it in steps for a large later delta. The controller takes
+        each step of all listeners before their next step, and all of them before it decides another change. An
+        exception that a listener raises for a later delta is logged: the change is stored, and the other listeners get
+        it.
         """
         applied = listener(MetadataDelta.between(ClusterImage(cluster_id=self.image.cluster_id), self.image))
         assert applied is None, "the first delta is applied immediately"
@@ -195,15 +196,27 @@ class Controller:
 
     async def _publish(self, delta: MetadataDelta) -> None:
         """Call every listener. An exception is logged, because the change is stored (Kafka's FaultHandler)."""
+        applying: list[AsyncIterator[None]] = []
         for listener in tuple(self._listeners):
             try:
-                applied = listener(delta)
-                if applied is not None:
-                    await applied
+                steps = listener(delta)
             except Exception as error:
-                self._reporter.error(
-                    "listener failed to apply a metadata change", offset=delta.image.offset, exc_info=error
-                )
+                self._report_failure(delta, error)
+            else:
+                if steps is not None:
+                    applying.append(steps)
+        while applying:
+            for steps in tuple(applying):
+                try:
+                    await anext(steps)
+                except StopAsyncIteration:
+                    applying.remove(steps)
+                except Exception as error:
+                    applying.remove(steps)
+                    self._report_failure(delta, error)
+
+    def _report_failure(self, delta: MetadataDelta, error: Exception) -> None:
+        self._reporter.error("listener failed to apply a metadata change", offset=delta.image.offset, exc_info=error)
 
 
 async def _run_to_completion(work: Coroutine[None, None, Response]) -> Response:

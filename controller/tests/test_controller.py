@@ -1,7 +1,7 @@
 """The controller: the order of changes, reads, and listeners."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from controller.tests.controller_kit import context, join, running, topics
@@ -87,6 +87,28 @@ async def test_a_failed_listener_stops_neither_the_change_nor_others(tmp_path: P
     assert before[1:] == after[1:]
     assert logged[-1] == ("listener failed to apply a metadata change", {"offset": offset, "exc_info": failure})
     assert len(logged) == 2
+
+
+async def test_listeners_take_the_steps_of_a_delta_together(tmp_path: Path) -> None:
+    taken: list[tuple[str, int]] = []
+
+    def listener(name: str, failing_step: int = -1) -> Callable[[MetadataDelta], AsyncIterator[None] | None]:
+        async def steps() -> AsyncIterator[None]:
+            for step in range(3):
+                await asyncio.sleep(0)
+                taken.append((name, step))
+                if step == failing_step:
+                    raise RuntimeError("cannot")
+                yield
+
+        return lambda delta: steps() if delta.partitions else None
+
+    async with running(tmp_path) as controller:
+        await join(controller, 1, 11)
+        for each in (listener("a"), listener("b", failing_step=1), listener("c")):
+            controller.subscribe(each)
+        await controller.submit(topics("t"))
+    assert taken == [("a", 0), ("b", 0), ("c", 0), ("a", 1), ("b", 1), ("c", 1), ("a", 2), ("c", 2)]
 
 
 def test_the_controller_uses_its_own_static_configuration() -> None:

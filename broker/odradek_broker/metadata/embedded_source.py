@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 
 from odradek_controller.controller import Controller
 from odradek_controller.image import ClusterImage, MetadataDelta
@@ -32,5 +32,5 @@ class EmbeddedSource:
     def apis(self) -> ApiRanges | None:
         return self._controller.emulation.apis
 
-    def subscribe(self, listener: Callable[[MetadataDelta], Awaitable[None] | None]) -> Callable[[], None]:
+    def subscribe(self, listener: Callable[[MetadataDelta], AsyncIterator[None] | None]) -> Callable[[], None]:
         return self._controller.subscribe(listener)

@@ -6,7 +6,7 @@ ZooKeeper (`zookeeper.metadata_source`). A KRaft quorum's metadata log would be 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import Protocol
 
 from odradek_controller.image import ClusterImage, MetadataDelta
@@ -21,11 +21,11 @@ class MetadataSource(Protocol):
         """The image after the last delta."""
         ...
 
-    def subscribe(self, listener: Callable[[MetadataDelta], Awaitable[None] | None]) -> Callable[[], None]:
+    def subscribe(self, listener: Callable[[MetadataDelta], AsyncIterator[None] | None]) -> Callable[[], None]:
         """Call the listener with the whole image as one delta now, and with each later delta; return the unsubscriber.
 
-        The listener must not submit a request itself. It returns None when it has applied the delta, or an awaitable
-        for a large later delta; the source awaits it before the next delta.
+        The listener must not submit a request itself. It returns None when it has applied the delta, or an iterator
+        that applies a large later delta in steps; the source takes all steps before the next delta.
         """
         ...
 

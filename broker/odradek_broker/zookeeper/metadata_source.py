@@ -7,7 +7,7 @@ Owns the listeners of deltas. Leaves making the deltas, from control requests an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import replace
 
 from odradek_broker.logger import Logger
@@ -17,7 +17,7 @@ from odradek_controller.levels import Emulation
 from odradek_controller.zookeeper.api_ranges import KRAFT_ONLY_APIS, zookeeper_apis
 from odradek_wire.uuid import Uuid
 
-Listener = Callable[[MetadataDelta], Awaitable[None] | None]
+Listener = Callable[[MetadataDelta], AsyncIterator[None] | None]
 
 
 class ZooKeeperSource:
@@ -59,9 +59,9 @@ class ZooKeeperSource:
         try:
             for listener in tuple(self._listeners):
                 try:
-                    applied = listener(delta)
-                    if applied is not None:
-                        await _run_to_end(applied)
+                    steps = listener(delta)
+                    if steps is not None:
+                        await _run_to_end(steps)
                 except Exception as error:
                     self._log.error("listener failed to apply a metadata change", exc_info=error)
         finally:  # also if the caller is cancelled while a large delta is applied
@@ -84,9 +84,14 @@ class ZooKeeperSource:
             timeout.cancel()
 
 
-async def _run_to_end(applied: Awaitable[None]) -> None:
-    """Await the end even if the caller is cancelled, because a delta must be applied as a whole before the next one."""
-    task = asyncio.ensure_future(applied)
+async def _run_to_end(steps: AsyncIterator[None]) -> None:
+    """Take all steps even if the caller is cancelled, because a delta must be applied as a whole before the next."""
+
+    async def run() -> None:
+        async for _ in steps:
+            pass
+
+    task = asyncio.ensure_future(run())
     cancelled = None
     while not task.done():
         try:

@@ -21,6 +21,7 @@ from broker.tests.three_brokers import (
     latest,
 )
 
+from odradek_broker.apis import slices
 from odradek_broker.network.interceptors import Disconnect
 from odradek_broker.replication.partition import Partition
 from odradek_controller.image import PartitionRegistration
@@ -31,6 +32,7 @@ from odradek_log.log_errors import CorruptLogError
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 from odradek_wire.messages.elect_leaders import ElectLeadersRequest
 from odradek_wire.messages.fetch import FetchRequest
 from odradek_wire.messages.list_offsets import ListOffsetsRequest
@@ -74,6 +76,33 @@ async def test_acks_all_needs_no_time_on_the_clock_of_timeouts(
                 assert (await client.produce("t", make_batch(b"%d" % number), acks=-1)).error_code == 0
     finally:
         await trio.cluster.stop(grace_ms=100)
+
+
+async def test_followers_of_a_large_new_topic_need_no_time_on_the_clock_of_timeouts(
+    trio: Trio, make_batch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slices, "TURN_S", 0)
+    client = await trio.client(2)
+    await trio.create([2, 1, 0], partitions=300)
+    for index in (0, 150, 299):
+        assert (await client.produce("t", make_batch(b"v"), partition=index)).error_code == ErrorCode.NONE
+
+
+async def test_a_stop_during_a_deletion_deletes_the_logs_of_all_brokers(
+    trio: Trio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await trio.create([2, 1, 0], partitions=300)
+    monkeypatch.setattr(slices, "TURN_S", 0)
+    cluster = trio.cluster
+    directories = [directory for node in cluster.nodes.values() for directory in node.directories]
+    request = DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState("t")], timeout_ms=5000)
+    deletion = asyncio.ensure_future(cluster.controller.submit(request))
+    while all(len(directory.logs) == 300 for directory in directories):
+        await asyncio.sleep(0)
+    assert all(directory.logs for directory in directories)
+    await cluster.stop(grace_ms=100)
+    await deletion
+    assert [directory.logs for directory in directories] == [{}, {}, {}]
 
 
 async def test_consumers_read_up_to_the_high_watermark(trio: Trio, make_batch: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator
 
 import pytest
 import structlog
@@ -18,12 +18,13 @@ async def test_a_cancelled_request_does_not_stop_a_delta_half_way() -> None:
     source = ZooKeeperSource(ControlRequestAdapter(ClusterImage(), 1), asyncio.sleep, structlog.get_logger("test"))
     turns: list[int] = []
 
-    async def apply() -> None:
+    async def apply() -> AsyncIterator[None]:
         for turn in range(5):
             turns.append(turn)
             await asyncio.sleep(0)
+            yield
 
-    def listen(delta: MetadataDelta) -> Awaitable[None] | None:
+    def listen(delta: MetadataDelta) -> AsyncIterator[None] | None:
         return apply() if delta.complete else None
 
     source.subscribe(listen)
@@ -48,9 +49,10 @@ async def test_a_request_that_waits_for_a_deletion_ends_after_a_cancelled_one() 
     source = ZooKeeperSource(adapter, sleep, structlog.get_logger("test"))
     applying = asyncio.Event()
 
-    async def apply() -> None:
+    async def apply() -> AsyncIterator[None]:
         applying.set()
         await asyncio.sleep(0)
+        yield
 
     source.subscribe(lambda delta: apply() if delta.complete else None)
     waiting = asyncio.ensure_future(source.until_removed([topic.id], 5000))
