@@ -38,6 +38,7 @@ def main() -> int:
     # As Ctrl-C does, stop the brokers and delete their data.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     _raise_file_limit()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # the starts of brokers are measured with compiled modules
     command = "PEER=… " * ("PEER" in os.environ) + " ".join(["make bench", *sys.argv[1:]])
     machine = description(command, options.runs)
     with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
