@@ -439,12 +439,12 @@ class LogDirectory:
 
     def close(self, broker_epoch: int = -1) -> None:
         """Close every log, write the checkpoints and the clean shutdown file. Omit that file if a log could not be
-        closed, so that the next start recovers all logs."""
+        recovered or closed, so that the next start recovers all logs."""
         if self.offline:
             self._lock.release()
             return
         self._flush_all()
-        clean = True
+        clean = self.clean_shutdown or not self.failed
         for log in [*self.logs.values(), *self.futures.values()]:
             try:
                 log.close()

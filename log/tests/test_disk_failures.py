@@ -214,6 +214,23 @@ def test_checkpoints_keep_the_offsets_of_failed_partitions(tmp_path: Path) -> No
     assert _directory(tmp_path, disk).logs["t", 0].log_start_offset == 1
 
 
+def test_a_log_whose_recovery_failed_is_recovered_at_the_next_start(tmp_path: Path) -> None:
+    disk = FailingDisk(tmp_path)
+    directory = _directory(tmp_path, disk)
+    append(directory.create_log("t", 0, TOPIC_ID, CONFIG), b"kept")
+    directory.close_without_writing()
+    with (tmp_path / "t-0" / "00000000000000000000.log").open("ab") as file:
+        file.write(batch(b"torn")[:-1])
+    disk.fail(errno.ENOSPC, lambda name, path, _: name == "truncate" and "t-0" in path)
+    directory = _directory(tmp_path, disk)
+    assert list(directory.failed) == [("t", 0)]
+    directory.close()
+    disk.heal()
+    directory = _directory(tmp_path, disk)
+    assert (directory.clean_shutdown, values(read_all(directory.logs["t", 0]))) == (False, [(0, b"kept")])
+    directory.close()
+
+
 def test_a_directory_without_its_clean_shutdown_file_releases_its_lock(tmp_path: Path) -> None:
     disk, reporter = FailingDisk(tmp_path), RecordingReporter()
     directory = _directory(tmp_path, disk, reporter)
