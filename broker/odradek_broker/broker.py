@@ -401,8 +401,9 @@ class Broker:
             partition.maybe_shrink_isr(now_ms, lag_time_max_ms)
 
     async def stop_replication(self, *, killed: bool = False) -> None:
-        """Stop fetchers, ISR proposals, moves, directory reports, transaction verification and markers, in this order.
-        When this returns, none of them has a task. A broker that is `killed` deletes no more logs."""
+        """Stop fetchers, ISR proposals, moves, directory reports, transaction verification, markers and the request for
+        producer ids, in this order. When this returns, none of them has a task. A broker that is `killed` deletes no
+        more logs."""
         self._stopped = True
         self._killed = self._killed or killed
         await self.replica_fetcher_manager.close()
@@ -413,6 +414,7 @@ class Broker:
             await self._add_partitions_to_txn_manager.close()
         if self._transaction_coordinator is not None:
             await self._transaction_coordinator.close()
+        self.producer_ids.close()
 
     def clear_fetch_sessions(self) -> None:
         """Remove all fetch sessions, after a reset of the cluster."""

@@ -54,8 +54,15 @@ class ProducerIds:
             # Not `shield`: from Python 3.13 on it reports the error of an allocation whose request was cancelled.
             allocation = self._request_block()
             await asyncio.wait([allocation])
+            if allocation.cancelled():
+                raise NoProducerIdsError("the broker stops")
             allocation.result()
         return found
+
+    def close(self) -> None:
+        """End the request for a block, if there is one: requests that wait for it get NoProducerIdsError."""
+        if self._allocation is not None:
+            self._allocation.cancel()
 
     def _request_block(self) -> asyncio.Future[None]:
         if self._allocation is None:

@@ -60,3 +60,15 @@ async def test_an_allocation_error_without_clients_is_not_reported() -> None:
     del errors, again, waiting
     gc.collect()
     assert lost == []
+
+
+async def test_a_broker_that_stops_waits_for_no_block() -> None:
+    allocations = Allocations()
+    ids = ProducerIds(allocations)
+    waiting = asyncio.ensure_future(ids.next())
+    await allocations.asked.wait()
+    ids.close()
+    async with asyncio.timeout(10):
+        with pytest.raises(NoProducerIdsError, match="the broker stops"):
+            await waiting
+    assert allocations.response.cancelled()
