@@ -248,16 +248,21 @@ async def test_produce_of_90_megabytes_is_served_in_slices(
     assert node.server.buffers.budget.used == 0
 
 
-async def test_a_large_produce_is_appended_although_the_client_disconnects(
-    node: Node, make_batch: Callable[..., bytes]
-) -> None:
-    await create(node, ["t"], 200)
-    data = [ProduceRequest.PartitionProduceData(index, make_batch(b"x")) for index in range(200)]
+async def produce_and_disconnect(node: Node, records: bytes, partitions: int) -> None:
+    """Create a topic, and send a Produce with acks=0 to all of its partitions, without waiting for anything."""
+    await create(node, ["t"], partitions)
+    data = [ProduceRequest.PartitionProduceData(index, records) for index in range(partitions)]
     request = ProduceRequest(None, 0, 5000, [ProduceRequest.TopicProduceData("t", partition_data=data)])
     frame = encode_request(request, 9, 1, "leaving")
     _reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
     writer.write(struct.pack(">i", len(frame)) + frame)
     writer.close()
+
+
+async def test_a_large_produce_is_appended_although_the_client_disconnects(
+    node: Node, make_batch: Callable[..., bytes]
+) -> None:
+    await produce_and_disconnect(node, make_batch(b"x"), 200)
     async with asyncio.timeout(10):
         while any(partition.log_end_offset == 0 for partition in node.broker.partitions):
             await asyncio.sleep(0)
@@ -266,13 +271,7 @@ async def test_a_large_produce_is_appended_although_the_client_disconnects(
 
 
 async def test_a_large_produce_ends_with_the_broker(node: Node, make_batch: Callable[..., bytes]) -> None:
-    await create(node, ["t"], 900)
-    data = [ProduceRequest.PartitionProduceData(index, make_batch(b"x")) for index in range(900)]
-    request = ProduceRequest(None, 0, 5000, [ProduceRequest.TopicProduceData("t", partition_data=data)])
-    frame = encode_request(request, 9, 1, "leaving")
-    _reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
-    writer.write(struct.pack(">i", len(frame)) + frame)
-    writer.close()
+    await produce_and_disconnect(node, make_batch(b"x"), 900)
     async with asyncio.timeout(10):
         while not any(partition.log_end_offset for partition in node.broker.partitions):
             await asyncio.sleep(0)
