@@ -86,6 +86,10 @@ class Checks:
         # The response does not name the leader epoch.
         self._saw_latest(partition, self._newest_epoch(partition), offset + len(values))
 
+    def has_newer_epoch(self, topic_partition: TopicPartition, epoch: int) -> bool:
+        """Return whether a leader of a later epoch has been elected."""
+        return self._newest_epoch(topic_partition) > epoch
+
     def sending(self, partition: TopicPartition, values: Iterable[bytes]) -> None:
         """Record values that a producer is about to send."""
         if partition[0] == self._compacted:

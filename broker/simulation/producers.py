@@ -138,8 +138,14 @@ class Producer:
         return bytes(builder.build())
 
     def check_refusal(self, partition: int, batch: Batch, error: ErrorCode | None) -> None:
-        """Check the error of a batch when all earlier batches are acknowledged, and no later one was sent."""
-        if error in NEVER_APPENDED:
+        """Check the error of a batch when all earlier batches are acknowledged, and no later one was sent. A deposed
+        leader that is cut off may lack earlier batches, as in Kafka; then the producer looks the leader up again."""
+        topic_partition = (self._topic, partition)
+        if error in NEVER_APPENDED and self._checks.has_newer_epoch(
+            topic_partition, self._client.leader_epoch(*topic_partition)
+        ):
+            self._client.forget_leader(*topic_partition)
+        elif error in NEVER_APPENDED:
             value = batch.values[0].decode()
             self._checks.fail(
                 f"{value} to {self._topic}-{partition}, the next batch in order, failed with {error.name}"
