@@ -141,11 +141,11 @@ class Producer:
         """Check the error of a batch when all earlier batches are acknowledged, and no later one was sent. A deposed
         leader that is cut off may lack earlier batches, as in Kafka; then the producer looks the leader up again."""
         topic_partition = (self._topic, partition)
-        if error in NEVER_APPENDED and self._checks.has_newer_epoch(
-            topic_partition, self._client.leader_epoch(*topic_partition)
-        ):
+        if error not in NEVER_APPENDED:
+            return
+        if self._checks.has_newer_epoch(topic_partition, self._client.leader_epoch(*topic_partition)):
             self._client.forget_leader(*topic_partition)
-        elif error in NEVER_APPENDED:
+        else:
             value = batch.values[0].decode()
             self._checks.fail(
                 f"{value} to {self._topic}-{partition}, the next batch in order, failed with {error.name}"
