@@ -1,7 +1,7 @@
 """A large Produce in slices, so that it does not delay other clients: one with many partitions or many bytes.
 
-Owns the slices, and keeps the records valid between them. As in Kafka, a request that has arrived is appended as a
-whole, even if the client disconnects: with acks=0 it does not wait for a response. Leaves the append of a slice to
+Owns the slices, and keeps the records valid between them. As in Kafka, a request whose append has begun is appended
+as a whole, even if the client disconnects: with acks=0 it does not wait for a response. Leaves the append of a slice to
 `produce_append`. The records of one partition are one batch, which is not divided.
 """
 
